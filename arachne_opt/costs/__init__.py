@@ -1,0 +1,1 @@
+"""Cost models: how long a task runs and how much memory it needs, by degree and device type."""

@@ -1,0 +1,31 @@
+"""The seam between workloads and problems."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from arachne_opt.cascade.problem import Option
+from arachne_opt.cluster import DeviceType
+from arachne_opt.workload import MicroBatch
+
+
+class CostModel(Protocol):
+    """Predicts duration and memory of the tasks of a micro-batch."""
+
+    @property
+    def version(self) -> str:
+        """Digest of all that decides the predictions; part of the key of a plan."""
+        ...
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """Tasks of a cascade in order, such as ``("encode", "denoise")``."""
+        ...
+
+    def options(self, task: str, batch: MicroBatch, device_type: DeviceType) -> tuple[Option, ...]:
+        """Options of a task on devices of one type, one per legal degree.
+
+        Options that do not fit the device's memory are included: who builds the problem tells
+        the user why nothing fits.
+        """
+        ...

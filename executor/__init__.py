@@ -1,0 +1,1 @@
+"""Replay of plans with torch."""

@@ -1,0 +1,1 @@
+"""Video models that the executor can train."""

@@ -1,0 +1,92 @@
+"""Packaging: three folders of the checkout's root become sub-packages of arachne_opt."""
+
+from pathlib import Path
+
+from setuptools import setup
+
+ROOT = Path(__file__).parent
+
+# Installed at top level these names would overwrite other people's packages.
+MOUNTS = {
+    "arachne_opt.solvers": "solvers",
+    "arachne_opt.executor": "executor",
+    "arachne_opt.db": "db",
+}
+
+# Explicit: automatic discovery with package_dir breaks editable installs (setuptools #4248).
+PACKAGES = [
+    "arachne_opt",
+    "arachne_opt.cascade",
+    "arachne_opt.cli",
+    "arachne_opt.costs",
+    "arachne_opt.importers",
+    "arachne_opt.report",
+    "arachne_opt.solvers",
+    "arachne_opt.solvers.baselines",
+    "arachne_opt.solvers.cascade",
+    "arachne_opt.solvers.cascade.cpsat",
+    "arachne_opt.executor",
+    "arachne_opt.executor.adapters",
+    "arachne_opt.db",
+    "arachne_opt.db.migrations",
+    "arachne_opt.db.migrations.versions",
+]
+
+EXTRAS = {
+    "video": ["diffusers>=0.35,<1", "safetensors>=0.4"],
+    "postgres": ["psycopg[binary]>=3.2"],
+    "dev": [
+        "build>=1.2",
+        "hypothesis>=6.100",
+        "mypy>=1.15",
+        "pytest>=8",
+        "pytest-xdist>=3.6",
+        "ruff>=0.9",
+    ],
+}
+
+
+def version() -> str:
+    """The version of the package, read without importing it."""
+    for line in (ROOT / "arachne_opt" / "__init__.py").read_text(encoding="utf-8").splitlines():
+        if line.startswith("__version__"):
+            return line.split('"')[1]
+    raise RuntimeError("arachne_opt/__init__.py names no __version__")
+
+
+setup(
+    name="arachne-opt",
+    version=version(),
+    description="Integer-programming optimization engine for model training",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE", "NOTICE"],
+    python_requires=">=3.11",
+    packages=PACKAGES,
+    package_dir=MOUNTS,
+    package_data={
+        "arachne_opt": ["py.typed"],
+        "arachne_opt.db.migrations": ["script.py.mako"],
+    },
+    install_requires=[
+        "alembic>=1.16",
+        "click>=8.1",
+        "filelock>=3.13",
+        "highspy>=1.11,!=1.16.0",
+        "networkx>=3",
+        "numpy>=2",
+        "ortools>=9.15,<10",
+        "pulp>=3.3.1,<4",
+        "sqlalchemy>=2.1",
+        "torch>=2.9",
+    ],
+    extras_require=EXTRAS,
+    entry_points={"console_scripts": ["arachne = arachne_opt.cli.main:main"]},
+    classifiers=[
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Typing :: Typed",
+    ],
+)

@@ -1,0 +1,1 @@
+"""Formulations and search. Solvers read problems and return results; they know no database."""

@@ -1,0 +1,1 @@
+"""The rules of peers, as plans to compare with."""

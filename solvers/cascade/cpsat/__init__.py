@@ -1,0 +1,1 @@
+"""The CP-SAT formulations of the cascade placement problem."""
