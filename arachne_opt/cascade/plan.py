@@ -85,7 +85,7 @@ class CascadePlan:
         return {"format": PLAN_FORMAT, "instance": self.problem_name, "runs": runs}
 
 
-def plan_from_json(value: Any, problem: CascadeProblem) -> CascadePlan:
+def plan_from_json(value: object, problem: CascadeProblem) -> CascadePlan:
     """Reads the exported form back.
 
     Raises:
