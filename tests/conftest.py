@@ -13,9 +13,15 @@ sys.path.insert(0, str(ROOT))
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """Folder of the public instances; tests skip where it is not laid out."""
-    folder = Path(os.environ.get("ARACHNE_DATA", ROOT.parent / "shared" / "data"))
-    if not folder.is_dir():
-        pytest.skip("the public data folder is not here; ARACHNE_DATA may name it")
+def shared_folder() -> Path:
+    """The folder with public data and independent judges; tests skip where it is not laid out."""
+    folder = Path(os.environ.get("ARACHNE_DATA", ROOT.parent / "shared"))
+    if not (folder / "data").is_dir():
+        pytest.skip("the folder with public data is not here; ARACHNE_DATA may name it")
     return folder
+
+
+@pytest.fixture(scope="session")
+def shared_data(shared_folder: Path) -> Path:
+    """The public data alone."""
+    return shared_folder / "data"
