@@ -1,0 +1,107 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
+PATH = click.Path(exists=True, path_type=Path)
+
+
+def format_option(command: Command) -> Command:
+    """``--format table|json``."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="A table for people or a versioned JSON document.",
+    )(command)
+
+
+def database_option(command: Command) -> Command:
+    """``--db URL``."""
+    return click.option(
+        "--db",
+        "db_url",
+        metavar="URL",
+        help="Plan database: a file or a SQLAlchemy URL. [env: ARACHNE_DB; default: this user's]",
+    )(command)
+
+
+def limit_options(command: Command) -> Command:
+    """``--time-limit --gap --seed --workers --deterministic``."""
+    options = [
+        click.option(
+            "--time-limit",
+            "time_limit_s",
+            type=click.FloatRange(min=0, min_open=True),
+            default=10.0,
+            show_default=True,
+            help="Seconds per plan.",
+        ),
+        click.option(
+            "--gap",
+            type=click.FloatRange(min=0),
+            help="Stop at this proven gap, such as 0.05; exit 4 when it is not reached.",
+        ),
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the search."),
+        click.option(
+            "--workers",
+            type=click.IntRange(min=1),
+            default=2,
+            show_default=True,
+            help="Threads of the search.",
+        ),
+        click.option(
+            "--deterministic", is_flag=True, help="Equal input and seed give an equal plan."
+        ),
+    ]
+    return _apply(options, command)
+
+
+def workload_options(command: Command) -> Command:
+    """How a manifest becomes iterations."""
+    options = [
+        click.option("--buckets", type=FILE, help="Bucket table; without it exact shapes group."),
+        click.option(
+            "--iteration-size",
+            type=click.IntRange(min=1),
+            default=8,
+            show_default=True,
+            help="Micro-batches per iteration.",
+        ),
+        click.option(
+            "--iterations",
+            "span",
+            metavar="A:B",
+            help="Only these iterations, such as 0:4 or 7.",
+        ),
+        click.option(
+            "--drop-refused",
+            is_flag=True,
+            help="Go on without the clips that fit no bucket; they are listed.",
+        ),
+        click.option(
+            "--shuffle-seed",
+            type=int,
+            default=0,
+            show_default=True,
+            help="Seed of the order in which clips are grouped.",
+        ),
+    ]
+    return _apply(options, command)
+
+
+def _apply(options: list[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command

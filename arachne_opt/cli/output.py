@@ -1,0 +1,64 @@
+"""Answers on stdout: tables for people, versioned JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+import click
+
+from arachne_opt.errors import InputError
+
+
+def emit_json(kind: str, body: dict[str, Any]) -> None:
+    """Prints a JSON document that names its format, ``arachne.<kind>/1``."""
+    click.echo(json.dumps({"format": f"arachne.{kind}/1", **body}, indent=1, ensure_ascii=False))
+
+
+def emit_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Prints aligned columns; numbers are right-aligned, None is a dash."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    numeric = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(head))]
+    widths = [max(len(r[i]) for r in [list(head), *cells]) for i in range(len(head))]
+    for row in [list(head), *cells]:
+        parts = [
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        click.echo("  ".join(parts).rstrip())
+
+
+def percent(share: float | None) -> str | None:
+    """A share such as 0.0412 as ``4.1 %``."""
+    return None if share is None else f"{100 * share:.1f} %"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file whole or not at all.
+
+    Raises:
+        InputError: the place cannot be written.
+    """
+    try:
+        with NamedTemporaryFile(
+            "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
+        ) as part:
+            part.write(text)
+        os.replace(part.name, path)
+    except OSError as error:
+        with suppress(OSError, UnboundLocalError):
+            os.unlink(part.name)
+        raise InputError(f"cannot write: {error.strerror}", where=str(path)) from error
+
+
+def _cell(value: object) -> str:
+    return "–" if value is None else str(value)
+
+
+def _is_number(text: str) -> bool:
+    return text[:1].isdigit() or text in ("–", "") or text[:1] == "-"

@@ -1,0 +1,208 @@
+"""Answers a planning request: look up, solve, check, store. The one orchestration."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arachne_opt.canonical import digest
+from arachne_opt.cascade.plan import CascadePlan, from_canonical, plan_from_json, to_canonical
+from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cascade.problem_json import problem_from_json, problem_to_json
+from arachne_opt.cascade.verify import verify
+from arachne_opt.errors import InfeasibleError, NoPlanError
+from arachne_opt.records import PlanRecord
+from arachne_opt.solvers.base import Limits, ProgressCallback, Result, Status, StopCheck
+
+if TYPE_CHECKING:
+    from arachne_opt.db.store import PlanStore
+
+DEFAULT_SOLVER = "portfolio"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A verified plan in the numbering of the problem that was asked.
+
+    Args:
+        cached: the plan was found, not solved for.
+        lookup_s: time of the look-up in the database, 0 without one.
+        interrupted: the search was ended by the user; the plan is the best so far.
+    """
+
+    problem: CascadeProblem
+    plan: CascadePlan
+    record: PlanRecord
+    cached: bool
+    lookup_s: float
+    interrupted: bool = False
+
+
+class PlanService:
+    """Plans through a database; without a store every request is solved afresh."""
+
+    def __init__(self, store: PlanStore | None) -> None:
+        self._store = store
+
+    def plan_cascade(
+        self,
+        problem: CascadeProblem,
+        limits: Limits,
+        *,
+        solver: str = DEFAULT_SOLVER,
+        use_cache: bool = True,
+        on_progress: ProgressCallback | None = None,
+        should_stop: StopCheck | None = None,
+    ) -> Answer:
+        """A checked and simulated plan, from the database where a good enough one is kept.
+
+        A kept plan is good enough when it is proven optimal, when its gap is within the asked
+        one, or when the same solver already had at least this much time for it.
+
+        Raises:
+            InfeasibleError: no plan exists.
+            NoPlanError: the limit passed before a plan was found.
+            DisagreementError: the plan found does not pass the checker and the simulator.
+            StoreError: the database cannot be used.
+        """
+        fingerprint = problem.fingerprint()
+        if use_cache and (answer := self._look_up(problem, fingerprint, limits, solver)):
+            return answer
+        with self._single_flight(fingerprint, limits):
+            # Somebody else may have solved it while this process waited.
+            if use_cache and (answer := self._look_up(problem, fingerprint, limits, solver)):
+                return answer
+            start_plan = self._start_plan(problem, fingerprint) if use_cache else None
+            result = _solve(problem, limits, solver, on_progress, should_stop, start_plan)
+            return self._keep(problem, fingerprint, limits, _proven_plan(problem, result))
+
+    def keep(self, problem: CascadeProblem, result: Result, limits: Limits) -> Answer:
+        """Verifies and stores the result of a solve that was made elsewhere."""
+        return self._keep(problem, problem.fingerprint(), limits, _proven_plan(problem, result))
+
+    def _look_up(
+        self, problem: CascadeProblem, fingerprint: str, limits: Limits, solver: str
+    ) -> Answer | None:
+        if self._store is None:
+            return None
+        begin = time.perf_counter()
+        record = self._store.find_plan(fingerprint)
+        lookup_s = time.perf_counter() - begin
+        if record is None or not _content(record, limits, solver):
+            return None
+        plan = plan_of_record(record, problem)
+        verify(problem, plan, record.objective_us)
+        return Answer(problem=problem, plan=plan, record=record, cached=True, lookup_s=lookup_s)
+
+    def _start_plan(self, problem: CascadeProblem, fingerprint: str) -> CascadePlan | None:
+        record = self._store.find_plan(fingerprint) if self._store else None
+        return plan_of_record(record, problem) if record else None
+
+    def _single_flight(self, fingerprint: str, limits: Limits) -> AbstractContextManager[object]:
+        if self._store is None:
+            return nullcontext()
+        from arachne_opt.db.locks import single_flight
+
+        return single_flight(self._store, fingerprint, timeout_s=10 * limits.time_limit_s + 60)
+
+    def _keep(
+        self, problem: CascadeProblem, fingerprint: str, limits: Limits, result: _Solved
+    ) -> Answer:
+        plan = result.plan
+        verify(problem, plan, result.objective_us)
+        record = _record(problem, fingerprint, limits, result)
+        if self._store is not None:
+            record = self._store.add_plan(record)
+        return Answer(
+            problem=problem,
+            plan=plan,
+            record=record,
+            cached=False,
+            lookup_s=0.0,
+            interrupted=result.result.interrupted,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """A result that has a plan."""
+
+    result: Result
+    plan: CascadePlan
+    objective_us: int
+
+
+def plan_of_record(record: PlanRecord, problem: CascadeProblem | None = None) -> CascadePlan:
+    """The stored plan in the numbering of an equal problem, or of the one that it was made for."""
+    asked = problem_from_json(record.problem)
+    plan = plan_from_json(record.plan, asked)
+    if problem is None:
+        return plan
+    return from_canonical(to_canonical(plan, asked), problem)
+
+
+def _content(record: PlanRecord, limits: Limits, solver: str) -> bool:
+    if record.status == Status.OPTIMAL or (record.gap is not None and record.gap <= limits.gap):
+        return True
+    return record.solver == solver and record.time_limit_s >= limits.time_limit_s
+
+
+def _solve(
+    problem: CascadeProblem,
+    limits: Limits,
+    solver: str,
+    on_progress: ProgressCallback | None,
+    should_stop: StopCheck | None,
+    start_plan: CascadePlan | None,
+) -> Result:
+    # Late: a hit must not pay for loading the solvers.
+    from arachne_opt.solvers.registry import cascade_solver
+
+    return cascade_solver(solver).solve(
+        problem,
+        limits,
+        on_progress=on_progress,
+        should_stop=should_stop,
+        start_plan=start_plan,
+    )
+
+
+def _proven_plan(problem: CascadeProblem, result: Result) -> _Solved:
+    if result.plan is not None and result.objective_us is not None:
+        return _Solved(result, result.plan, result.objective_us)
+    if result.status is Status.INFEASIBLE:
+        binding = "; ".join(result.binding) or "the limits together"
+        raise InfeasibleError(f"no plan exists: {binding}", where=problem.name)
+    hint = "a longer --time-limit"
+    raise NoPlanError("the time limit passed before a plan", where=problem.name, hint=hint)
+
+
+def _record(
+    problem: CascadeProblem, fingerprint: str, limits: Limits, solved: _Solved
+) -> PlanRecord:
+    result = solved.result
+    record = PlanRecord(
+        kind="cascade",
+        name=problem.name,
+        fingerprint=fingerprint,
+        cluster_fingerprint=digest(problem.cluster.canonical()),
+        cluster_name=problem.cluster.name,
+        cost_version=problem.cost_version,
+        problem=problem_to_json(problem),
+        plan=solved.plan.to_json(problem),
+        status=result.status.value,
+        objective_us=solved.objective_us,
+        bound_us=result.bound_us,
+        solver=result.solver,
+        seed=result.seed,
+        wall_s=result.wall_s,
+        time_limit_s=limits.time_limit_s,
+        verdict="legal",
+        versions=dict(result.versions),
+    )
+    if result.interrupted:
+        return dataclasses.replace(record, time_limit_s=result.wall_s)
+    return record

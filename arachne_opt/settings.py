@@ -1,0 +1,19 @@
+"""Where things are kept, from flags and the environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+DATABASE_VARIABLE = "ARACHNE_DB"
+
+
+def data_folder() -> Path:
+    """Folder for this user's data, after the XDG base directory specification."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "arachne"
+
+
+def database_url(flag: str | None = None) -> str:
+    """URL or path of the plan database: the flag, else ARACHNE_DB, else a file of this user."""
+    return flag or os.environ.get(DATABASE_VARIABLE) or str(data_folder() / "plans.db")
