@@ -1,0 +1,47 @@
+"""``arachne db``: look after the plan database."""
+
+from __future__ import annotations
+
+import click
+
+from arachne_opt.cli.options import database_option
+from arachne_opt.settings import database_url
+
+
+@click.group()
+def database() -> None:
+    """Look after the plan database.
+
+    A SQLite file of this user by default; ARACHNE_DB or --db names another file or a
+    SQLAlchemy URL such as postgresql+psycopg://user@host/plans.
+    """
+
+
+@database.command()
+@database_option
+def upgrade(db_url: str | None) -> None:
+    """Create the tables, or bring an older schema up to date without loss."""
+    from arachne_opt.db import migrate
+
+    url = database_url(db_url)
+    migrate.upgrade(url)
+    click.echo(f"schema {migrate.current(url)}")
+
+
+@database.command()
+@database_option
+def current(db_url: str | None) -> None:
+    """Print the schema version of the database and of this program."""
+    from arachne_opt.db import migrate
+
+    click.echo(f"database {migrate.current(database_url(db_url))}, program {migrate.head()}")
+
+
+@database.command()
+@database_option
+def check(db_url: str | None) -> None:
+    """Check schema, integrity and every stored plan's form; exit 6 when something is wrong."""
+    from arachne_opt.db import migrate
+
+    migrate.check(database_url(db_url))
+    click.echo("ok")

@@ -1,0 +1,125 @@
+"""``arachne simulate``: replay a plan as discrete events, draw it, trace it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from arachne_opt.cascade.check import check_plan
+from arachne_opt.cascade.plan import CascadePlan, plan_from_json
+from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cascade.problem_json import problem_from_json
+from arachne_opt.cascade.simulate import simulate as run_simulation
+from arachne_opt.cli.options import OUTPUT, PATH, database_option, format_option
+from arachne_opt.cli.output import emit_json, percent, write_whole
+from arachne_opt.errors import InputError
+from arachne_opt.report.gantt import render_gantt
+from arachne_opt.report.trace import chrome_trace
+from arachne_opt.service import plan_of_record
+from arachne_opt.settings import database_url
+from arachne_opt.units import format_seconds
+
+
+@click.command()
+@click.argument("plan")
+@click.option("--instances", type=PATH, help="Problems of a plan file: public instances.")
+@click.option("--allow-estimates", is_flag=True, help="Use estimated candidates of instances too.")
+@click.option("--trace", type=OUTPUT, help="Write a Chrome/Perfetto trace to this file.")
+@click.option("--width", type=click.IntRange(min=20), help="Columns of the drawing.")
+@database_option
+@format_option
+def simulate(
+    plan: str,
+    instances: Path | None,
+    allow_estimates: bool,
+    trace: Path | None,
+    width: int | None,
+    db_url: str | None,
+    form: str,
+) -> None:
+    """Replay a plan as discrete events: makespan, idle share, timeline.
+
+    PLAN is the id of a stored plan, or a file of exported plans together with --instances.
+    """
+    pairs = (
+        _from_file(Path(plan), instances, allow_estimates)
+        if instances is not None
+        else [_from_store(plan, db_url)]
+    )
+    if trace is not None and len(pairs) > 1:
+        raise InputError(f"{plan} holds {len(pairs)} plans", hint="--trace with a file of one plan")
+    bodies = [_replay(problem, found) for problem, found in pairs]
+    if form == "json":
+        emit_json("simulation", {"plans": bodies})
+    else:
+        for body, (problem, found) in zip(bodies, pairs, strict=True):
+            makespan = format_seconds(body["makespan_us"])
+            click.echo(f"{problem.name}: {makespan}, idle {percent(body['idle_share'])}")
+            click.echo(render_gantt(problem, found, width=width))
+    if trace is not None:
+        write_whole(trace, json.dumps(chrome_trace(*pairs[0])))
+        click.echo(f"trace written to {trace}", err=True)
+
+
+def _replay(problem: CascadeProblem, plan: CascadePlan) -> dict[str, int | float | str]:
+    violations = check_plan(problem, plan)
+    if violations:
+        lines = "\n".join(f"  {v.code} {v.where}: {v.text}" for v in violations)
+        raise InputError(f"the plan is illegal:\n{lines}", where=problem.name)
+    done = run_simulation(problem, plan)
+    return {
+        "name": problem.name,
+        "makespan_us": done.makespan_us,
+        "planned_us": plan.makespan_us,
+        "idle_share": done.idle_share,
+    }
+
+
+def _from_store(plan_id: str, db_url: str | None) -> tuple[CascadeProblem, CascadePlan]:
+    from arachne_opt.db.store import PlanStore
+
+    with PlanStore.open(database_url(db_url), read_only=True) as store:
+        record = store.get_plan(plan_id)
+    return problem_from_json(record.problem), plan_of_record(record)
+
+
+def _from_file(
+    path: Path, instances: Path, allow_estimates: bool
+) -> list[tuple[CascadeProblem, CascadePlan]]:
+    values = read_plan_file(path)
+    from arachne_opt.importers.instances import read_instances
+
+    names = tuple(str(value.get("instance")) for value in values)
+    found = read_instances(instances, allow_estimates=allow_estimates, only=names)
+    problems = {i.problem.name: i.problem for i in found}
+    missing = [name for name in names if name not in problems]
+    if missing:
+        raise InputError(f"no instance {missing[0]!r} in {instances}", where=str(path))
+    return [
+        (problems[name], plan_from_json(value, problems[name]))
+        for name, value in zip(names, values, strict=True)
+    ]
+
+
+def read_plan_file(path: Path) -> list[dict[str, object]]:
+    """The plans of a file with one JSON document per line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(f"cannot read: {error.strerror}", where=str(path)) from error
+    values = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"no JSON: {error}", where=f"{path}:{number}") from error
+        if not isinstance(value, dict):
+            raise InputError("a plan is a JSON object", where=f"{path}:{number}")
+        values.append(value)
+    if not values:
+        raise InputError("no plan in the file", where=str(path))
+    return values

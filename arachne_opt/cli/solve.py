@@ -1,0 +1,243 @@
+"""``arachne solve``: plan iterations."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cli.options import (
+    FILE,
+    OUTPUT,
+    PATH,
+    database_option,
+    format_option,
+    limit_options,
+    workload_options,
+)
+from arachne_opt.cli.output import emit_json, emit_table, percent
+from arachne_opt.cli.progress import Interrupts, ProgressLine, catch_interrupts, search_text
+from arachne_opt.cli.sources import (
+    Grouping,
+    build_problems,
+    load_costs,
+    load_workload,
+    parse_degrees,
+)
+from arachne_opt.errors import InputError
+from arachne_opt.service import DEFAULT_SOLVER, Answer, PlanService
+from arachne_opt.settings import database_url
+from arachne_opt.solvers.base import Limits, Progress
+from arachne_opt.units import format_seconds
+
+OUTSIDE_GAP = 4
+INTERRUPTED = 130
+
+
+@click.group()
+def solve() -> None:
+    """Plan iterations, with a proven gap."""
+
+
+@solve.command()
+@click.option("--instances", type=PATH, help="Public instances: a JSON file or a folder of them.")
+@click.option("--allow-estimates", is_flag=True, help="Use estimated candidates of instances too.")
+@click.option("--only", multiple=True, metavar="GLOB", help="Only instances with such an id.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="No instances with such an id.")
+@click.option("--workload", "manifest", type=FILE, help="Manifest of clips, CSV or JSONL.")
+@click.option("--cluster", help="Cluster file, or a shorthand such as H100-80:8x4.")
+@click.option("--costs", "cost_table", type=FILE, help="Measured costs (arachne profile).")
+@click.option("--model", help="Analytic costs of a model, such as wan2.1-14b.")
+@click.option("--degrees", help="Sequence-parallel degrees to choose from, such as 1,2,4.")
+@workload_options
+@click.option("--solver", default=DEFAULT_SOLVER, show_default=True, help="Method by name.")
+@click.option("--no-cache", is_flag=True, help="Solve afresh even where a plan is stored.")
+@click.option("--out", type=OUTPUT, help="Write the plans to this file, one JSON line each.")
+@limit_options
+@database_option
+@format_option
+def cascade(**options: Any) -> int:  # noqa: ANN401, D301
+    """Place the cascades of iterations on a cluster.
+
+    \b
+    Examples:
+      arachne solve cascade --workload clips.csv --cluster H100-80:8x4 --model wan2.1-14b
+      arachne solve cascade --instances instances.json --time-limit 10 --out plans.jsonl
+    """
+    problems = _problems(options)
+    limits = Limits(
+        time_limit_s=options["time_limit_s"],
+        gap=options["gap"] or 0.0,
+        seed=options["seed"],
+        workers=options["workers"],
+        deterministic=options["deterministic"],
+    )
+    session = Session(limits=limits, solver=options["solver"], use_cache=not options["no_cache"])
+    try:
+        with ExitStack() as stack:
+            from arachne_opt.db.store import PlanStore
+
+            store = stack.enter_context(PlanStore.open(database_url(options["db_url"])))
+            out = stack.enter_context(PlanFile(options["out"])) if options["out"] else None
+            session.run(PlanService(store), problems, out)
+    finally:
+        _show(session.answers, options["form"])
+    return session.exit_code(options["gap"])
+
+
+@dataclass
+class Session:
+    """Solves problems one after the other and remembers the answers."""
+
+    limits: Limits
+    solver: str
+    use_cache: bool
+    answers: list[Answer] = field(default_factory=list)
+    interrupted: bool = False
+
+    def run(
+        self, service: PlanService, problems: tuple[CascadeProblem, ...], out: PlanFile | None
+    ) -> None:
+        """Plans every problem; stops after the current one when the user asks to."""
+        line = ProgressLine()
+        with catch_interrupts() as interrupts:
+            for number, problem in enumerate(problems, start=1):
+                head = f"[{number}/{len(problems)}] {problem.name}"
+                line.show(head, force=True)
+                answer = self._one(service, problem, interrupts, line, head)
+                line.clear()
+                self.answers.append(answer)
+                if out:
+                    out.add(answer)
+                if interrupts.pressed():
+                    self.interrupted = True
+                    click.echo(f"interrupted after {number} of {len(problems)} plans", err=True)
+                    return
+
+    def _one(
+        self,
+        service: PlanService,
+        problem: CascadeProblem,
+        interrupts: Interrupts,
+        line: ProgressLine,
+        head: str,
+    ) -> Answer:
+        def on_progress(progress: Progress) -> None:
+            line.show(search_text(progress, head))
+
+        return interrupts.run(
+            lambda: service.plan_cascade(
+                problem,
+                self.limits,
+                solver=self.solver,
+                use_cache=self.use_cache,
+                on_progress=on_progress,
+                should_stop=interrupts.pressed,
+            )
+        )
+
+    def exit_code(self, asked_gap: float | None) -> int:
+        """0, 4 where a plan is outside a gap that was asked for, 130 after Ctrl-C."""
+        if self.interrupted:
+            return INTERRUPTED
+        if asked_gap is None:
+            return 0
+        outside = [a for a in self.answers if a.record.gap is None or a.record.gap > asked_gap]
+        return OUTSIDE_GAP if outside else 0
+
+
+class PlanFile:
+    """A file of plans that appears whole: lines go to a part file, renamed at the end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
+
+    def __enter__(self) -> PlanFile:
+        """Opens the part file."""
+        try:
+            self._file: IO[str] = self._part.open("w", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"cannot write: {error.strerror}", where=str(self._path)) from error
+        return self
+
+    def add(self, answer: Answer) -> None:
+        """Appends one plan."""
+        try:
+            self._file.write(json.dumps(answer.plan.to_json(answer.problem)) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise InputError(f"cannot write: {error.strerror}", where=str(self._path)) from error
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Keeps what was written, in case of an error too: the plans in it are whole."""
+        self._file.close()
+        os.replace(self._part, self._path)
+
+
+def _problems(options: dict[str, Any]) -> tuple[CascadeProblem, ...]:
+    if (options["instances"] is None) == (options["manifest"] is None):
+        raise click.UsageError("name either --instances FILE or --workload MANIFEST")
+    if options["instances"] is not None:
+        from arachne_opt.importers.instances import read_instances
+
+        found = read_instances(
+            options["instances"],
+            allow_estimates=options["allow_estimates"],
+            only=options["only"],
+            exclude=options["exclude"],
+        )
+        return tuple(instance.problem for instance in found)
+    if options["cluster"] is None:
+        raise click.UsageError("--workload needs --cluster FILE or a shorthand")
+    from arachne_opt.cluster_file import read_cluster
+
+    keys = ("buckets", "iteration_size", "span", "drop_refused", "shuffle_seed")
+    workload = load_workload(options["manifest"], Grouping(**{k: options[k] for k in keys}))
+    costs = load_costs(options["cost_table"], options["model"])
+    cluster = read_cluster(options["cluster"])
+    return build_problems(workload, cluster, costs, parse_degrees(options["degrees"]))
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """An answer for programs."""
+    record = answer.record
+    return {
+        "id": record.id,
+        "name": answer.problem.name,
+        "fingerprint": record.fingerprint,
+        "status": record.status,
+        "makespan_us": record.objective_us,
+        "bound_us": record.bound_us,
+        "gap": record.gap,
+        "solver": record.solver,
+        "seed": record.seed,
+        "wall_s": record.wall_s,
+        "cached": answer.cached,
+        "lookup_s": answer.lookup_s,
+        "interrupted": answer.interrupted,
+        "versions": dict(record.versions),
+    }
+
+
+def _show(answers: list[Answer], form: str) -> None:
+    if form == "json":
+        emit_json("solve", {"plans": [answer_json(answer) for answer in answers]})
+        return
+    rows = []
+    for answer in answers:
+        record = answer.record
+        spent = f"hit {1e3 * answer.lookup_s:.1f} ms" if answer.cached else f"{record.wall_s:.2f} s"
+        makespan, bound = format_seconds(record.objective_us), format_seconds(record.bound_us)
+        row = [record.id[:12], answer.problem.name, makespan, bound, percent(record.gap)]
+        rows.append([*row, record.status, record.solver, spent])
+    if rows:
+        emit_table(
+            ["plan", "problem", "makespan", "bound", "gap", "status", "solver", "time"], rows
+        )

@@ -1,0 +1,112 @@
+"""Problems and workloads from what the user names on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cluster import Cluster
+from arachne_opt.costs.base import CostModel
+from arachne_opt.errors import InputError
+from arachne_opt.workload import Workload
+
+_SHOWN_CLIPS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouping:
+    """How a manifest becomes iterations."""
+
+    buckets: Path | None
+    iteration_size: int
+    span: str | None
+    drop_refused: bool
+    shuffle_seed: int
+
+
+def load_workload(manifest: Path, options: Grouping) -> Workload:
+    """Reads and groups the clips of a manifest.
+
+    Raises:
+        InputError: the manifest cannot be read, or clips fit no bucket and were not given up.
+    """
+    from arachne_opt.buckets import read_buckets
+    from arachne_opt.grouping import group_clips
+    from arachne_opt.manifest import read_manifest
+
+    table = read_buckets(options.buckets) if options.buckets else None
+    grouped = group_clips(
+        read_manifest(manifest),
+        buckets=table,
+        iteration_size=options.iteration_size,
+        seed=options.shuffle_seed,
+        name=manifest.stem,
+    )
+    if grouped.refused:
+        lines = [f"  {clip.id}: {reason}" for clip, reason in grouped.refused[:_SHOWN_CLIPS]]
+        if len(grouped.refused) > _SHOWN_CLIPS:
+            lines.append(f"  and {len(grouped.refused) - _SHOWN_CLIPS} more")
+        text = "\n".join([f"{len(grouped.refused)} clips fit no bucket:", *lines])
+        if not options.drop_refused:
+            hint = "other buckets, or --drop-refused to go on without them"
+            raise InputError(text, where=str(manifest), hint=hint)
+        click.echo(f"dropped: {text}", err=True)
+    return select(grouped.workload, options.span)
+
+
+def select(workload: Workload, span: str | None) -> Workload:
+    """The iterations A to B of a workload, B not included."""
+    if span is None:
+        return workload
+    first, colon, last = span.partition(":")
+    try:
+        begin = int(first or 0)
+        end = int(last) if last else (len(workload.iterations) if colon else begin + 1)
+    except ValueError as error:
+        raise InputError(f"cannot read the span {span!r}", hint="--iterations 0:4") from error
+    chosen = workload.iterations[begin:end]
+    if begin < 0 or not chosen:
+        count = len(workload.iterations)
+        raise InputError(f"no iteration in {span}", hint=f"a span within 0:{count}")
+    return Workload(name=workload.name, iterations=chosen)
+
+
+def load_costs(table: Path | None, model: str | None) -> CostModel:
+    """Measured costs of a table, else the analytic model of a named architecture."""
+    if (table is None) == (model is None):
+        raise click.UsageError("name either --costs FILE (measured) or --model NAME (analytic)")
+    if table is not None:
+        from arachne_opt.costs.table import read_cost_table
+
+        return read_cost_table(table)
+    from arachne_opt.costs.analytic import AnalyticCostModel
+    from arachne_opt.models import model_spec
+
+    assert model is not None
+    return AnalyticCostModel(model_spec(model))
+
+
+def build_problems(
+    workload: Workload, cluster: Cluster, costs: CostModel, degrees: Sequence[int] | None
+) -> tuple[CascadeProblem, ...]:
+    """One problem per iteration."""
+    from arachne_opt.costs.build import build_problem
+
+    return tuple(build_problem(it, cluster, costs, degrees=degrees) for it in workload.iterations)
+
+
+def parse_degrees(text: str | None) -> tuple[int, ...] | None:
+    """Degrees such as ``1,2,4``."""
+    if text is None:
+        return None
+    try:
+        degrees = tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError as error:
+        raise click.BadParameter(f"cannot read {text!r}; try --degrees 1,2,4") from error
+    if not degrees or degrees[0] < 1:
+        raise click.BadParameter("degrees are at least 1")
+    return degrees

@@ -1,0 +1,111 @@
+"""``arachne workload``: read clips and group them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from arachne_opt.cli.options import FILE, OUTPUT, format_option, workload_options
+from arachne_opt.cli.output import emit_json, emit_table
+from arachne_opt.cli.sources import Grouping, load_workload
+from arachne_opt.workload import Clip
+
+
+@click.group()
+def workload() -> None:
+    """Read clips and group them into micro-batches and iterations."""
+
+
+@workload.command()
+@click.argument("manifest", type=FILE)
+@click.option("--buckets", type=FILE, help="Say which clips fit these buckets.")
+@format_option
+def scan(manifest: Path, buckets: Path | None, form: str) -> int:
+    """Count the clips of a manifest by shape; with --buckets exit 2 when some fit none.
+
+    Example: arachne workload scan clips.csv --buckets buckets.json
+    """
+    from arachne_opt.manifest import read_manifest
+
+    clips = read_manifest(manifest)
+    refused = _refused(clips, buckets)
+    shapes = Counter(clip.shape for clip in clips)
+    if form == "json":
+        body = [{"shape": str(shape), "clips": n} for shape, n in sorted(shapes.items())]
+        lost = [{"clip": clip.id, "reason": reason} for clip, reason in refused]
+        emit_json("workload-scan", {"clips": len(clips), "shapes": body, "refused": lost})
+    else:
+        emit_table(["shape", "clips"], [[shape, n] for shape, n in sorted(shapes.items())])
+        tokens = [clip.text_tokens for clip in clips]
+        click.echo(f"{len(clips)} clips, text tokens {min(tokens)} to {max(tokens)}")
+        for clip, reason in refused:
+            click.echo(f"refused {clip.id}: {reason}")
+    if refused:
+        click.echo(f"{len(refused)} of {len(clips)} clips fit no bucket", err=True)
+        return 2
+    return 0
+
+
+@workload.command()
+@click.argument("manifest", type=FILE)
+@workload_options
+@format_option
+def show(manifest: Path, form: str, **options: object) -> None:
+    """Show the iterations and micro-batches that a manifest becomes."""
+    found = load_workload(manifest, Grouping(**options))  # type: ignore[arg-type]  # click's types
+    if form == "json":
+        emit_json(
+            "workload",
+            {
+                "name": found.name,
+                "iterations": [
+                    {
+                        "name": it.name,
+                        "micro_batches": [
+                            {
+                                "id": b.id,
+                                "shape": str(b.shape),
+                                "text_tokens": b.text_tokens,
+                                "clips": [clip.id for clip in b.clips],
+                            }
+                            for b in it.micro_batches
+                        ],
+                    }
+                    for it in found.iterations
+                ],
+            },
+        )
+        return
+    rows = [
+        [it.name, batch.id, batch.label, batch.text_tokens]
+        for it in found.iterations
+        for batch in it.micro_batches
+    ]
+    emit_table(["iteration", "micro-batch", "clips x shape", "text tokens"], rows)
+    click.echo(f"{found.clip_count} clips in {len(found.iterations)} iterations")
+
+
+@workload.command()
+@click.option("--clips", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option("--preset", default="tiny", show_default=True, help="Mixture of shapes by name.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--out", type=OUTPUT, required=True, help="Manifest to write, CSV or JSONL.")
+def generate(clips: int, preset: str, seed: int, out: Path) -> None:
+    """Write a manifest of synthetic clips of mixed shapes (see the module's sources)."""
+    from arachne_opt.workload_generator import generate_clips, write_manifest
+
+    made = generate_clips(preset, count=clips, seed=seed)
+    write_manifest(made, out)
+    click.echo(f"{len(made)} clips of preset {preset} written to {out}", err=True)
+
+
+def _refused(clips: tuple[Clip, ...], buckets: Path | None) -> tuple[tuple[Clip, str], ...]:
+    if buckets is None:
+        return ()
+    from arachne_opt.buckets import read_buckets
+    from arachne_opt.grouping import group_clips
+
+    table = read_buckets(buckets)
+    return group_clips(clips, buckets=table, iteration_size=1, seed=0, name="scan").refused
