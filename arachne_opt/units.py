@@ -16,6 +16,8 @@ _ROUNDING_SLACK = 1e-4
 _SIZE = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZE |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _BITS = {"bit": 1, "kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9, "Tbit": 10**12}
+_TIME_US = {"us": 1, "ms": 10**3, "s": 10**6}
+_FLOPS = {"GFLOP/s": 10**9, "TFLOP/s": 10**12, "PFLOP/s": 10**15}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/]+)\s*")
 
 
@@ -54,6 +56,22 @@ def parse_bandwidth(text: str, *, where: str | None = None) -> int:
         return math.floor(value * _BITS[head] / 8)
     hint = '"450 GB/s" or "400 Gbit/s"'
     raise InputError(f"unknown bandwidth unit {unit!r}", where=where, hint=hint)
+
+
+def parse_time_us(text: str, *, where: str | None = None) -> int:
+    """Microseconds of a time such as ``"5 us"`` or ``"1.5 ms"``, rounded up."""
+    value, unit = _split(text, where)
+    if unit not in _TIME_US:
+        raise InputError(f"unknown time unit {unit!r}", where=where, hint='"5 us" or "1 ms"')
+    return us_from_seconds(value * _TIME_US[unit] / US_PER_S)
+
+
+def parse_flops(text: str, *, where: str | None = None) -> int:
+    """Operations per second of a rate such as ``"989 TFLOP/s"``, rounded down."""
+    value, unit = _split(text, where)
+    if unit not in _FLOPS:
+        raise InputError(f"unknown rate unit {unit!r}", where=where, hint='"989 TFLOP/s"')
+    return math.floor(value * _FLOPS[unit])
 
 
 def format_bytes(size: int) -> str:
