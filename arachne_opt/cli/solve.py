@@ -62,7 +62,7 @@ def solve() -> None:
 @limit_options
 @database_option
 @format_option
-def cascade(**options: Any) -> int:  # noqa: ANN401, D301
+def cascade(**options: Any) -> int:  # noqa: ANN401
     """Place the cascades of iterations on a cluster.
 
     \b
