@@ -149,6 +149,9 @@ class Cluster:
             if not set(entry.zones) <= zones:
                 known = ", ".join(sorted(zones))
                 raise InputError(f"a zone link names {entry.zones}; the nodes' zones are {known}")
+        pairs = [frozenset(entry.zones) for entry in self.zone_links]
+        if len(set(pairs)) < len(pairs):
+            raise InputError("two links join the same zones", where=f"cluster {self.name}")
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
@@ -228,7 +231,7 @@ class Cluster:
         if self.nodes[home].zone in zones:
             return self.inter_link
         between = [self._zone_link(zone, self.nodes[home].zone) for zone in zones]
-        return max(between, key=lambda link: link.bandwidth_bytes_per_s)
+        return max(between, key=lambda link: (link.bandwidth_bytes_per_s, -link.latency_us))
 
     def _zone_link(self, a: str, b: str) -> Link:
         for entry in self.zone_links:

@@ -96,7 +96,7 @@ def plan_from_json(value: object, problem: CascadeProblem) -> CascadePlan:
     where = f"plan for {value.get('instance')!r}"
     try:
         placements = tuple(_placement(run, problem) for run in value["runs"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         what = f"malformed run: {type(error).__name__} {error}"
         raise InputError(what, where=where) from error
     return CascadePlan(problem_name=str(value.get("instance")), placements=placements)
