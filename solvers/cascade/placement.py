@@ -1,0 +1,143 @@
+"""Concrete devices for a group: on one node where that is as early, else on aligned NIC groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from arachne_opt.solvers.cascade.digest import Digest, FlatNode, Mode
+from arachne_opt.units import scale_up
+
+# Groups over several nodes are sought among this many of the emptiest nodes, at this many times.
+_NODES_TRIED = 6
+_TIMES_TRIED = 5
+
+
+class Choice(NamedTuple):
+    """A group for a task with its times; ``waste_us`` is the idle device time that it leaves."""
+
+    end_us: int
+    waste_us: int
+    start_us: int
+    devices: tuple[int, ...]
+
+
+def best_group(digest: Digest, free: Sequence[int], ready_us: int, mode: Mode) -> Choice:
+    """The group of a mode that ends first, given when each device is free.
+
+    Equal ends are decided by the idle time before the start: devices that become free last are
+    taken first, so that those free early stay for others.
+    """
+    best: Choice | None = None
+    for node in digest.nodes:
+        if node.kind == mode.kind and node.size >= mode.degree:
+            choice = node_group(node, free, ready_us, mode)
+            if best is None or choice < best:
+                best = choice
+    if mode.degree > 1 and len(digest.nodes) > 1:
+        across = _cross_node_group(digest, free, ready_us, mode, best)
+        if across is not None and (best is None or across < best):
+            best = across
+    assert best is not None  # usable modes are never wider than the devices of their type
+    return best
+
+
+def node_group(node: FlatNode, free: Sequence[int], ready_us: int, mode: Mode) -> Choice:
+    """The best group on one node that is large enough."""
+    ordered = sorted(node.devices, key=free.__getitem__)
+    degree = mode.degree
+    start = max(ready_us, free[ordered[degree - 1]])
+    upto = degree
+    while upto < len(ordered) and free[ordered[upto]] <= start:
+        upto += 1
+    group = sorted(ordered[upto - degree : upto])
+    waste = degree * start - sum(free[d] for d in group)
+    return Choice(start + mode.duration_us, waste, start, tuple(group))
+
+
+def _cross_node_group(
+    digest: Digest, free: Sequence[int], ready_us: int, mode: Mode, best: Choice | None
+) -> Choice | None:
+    """The best group over several nodes that ends before ``best``."""
+    pool = [d for d in range(digest.device_count) if digest.kind_of[d] == mode.kind]
+    times = sorted(free[d] for d in pool)
+    starts = dict.fromkeys(max(ready_us, t) for t in times[mode.degree - 1 :])
+    quickest = scale_up(mode.duration_us, digest.mildest_ppm)
+    for tried, start in enumerate(starts):
+        if best is not None and (tried >= _TIMES_TRIED or start + quickest >= best.end_us):
+            break
+        group = aligned_group(digest, free, start, mode)
+        if group is None:
+            continue
+        end = start + scale_up(mode.duration_us, digest.penalty_ppm(group))
+        waste = mode.degree * start - sum(free[d] for d in group)
+        choice = Choice(end, waste, start, group)
+        if best is None or choice < best:
+            best = choice
+    return best
+
+
+def aligned_group(
+    digest: Digest, free: Sequence[int], start_us: int, mode: Mode
+) -> tuple[int, ...] | None:
+    """A group over nodes among the devices free at a time, with the mildest penalty found."""
+    rooms = []
+    for node in digest.nodes:
+        if node.kind != mode.kind:
+            continue
+        rails = {nic: [d for d in row if free[d] <= start_us] for nic, row in node.by_nic}
+        rails = {nic: sorted(row, key=lambda d: -free[d]) for nic, row in rails.items() if row}
+        if rails:
+            rooms.append((sum(map(len, rails.values())), rails))
+    rooms.sort(key=lambda room: -room[0])
+    for rails_of in _node_sets([room for room in rooms], mode.degree):
+        group = _aligned(rails_of, mode.degree)
+        if group is not None:
+            return group
+    return _any_group(rooms, mode.degree)
+
+
+_Room = tuple[int, dict[int, list[int]]]
+
+
+def _node_sets(rooms: list[_Room], degree: int) -> Iterator[list[dict[int, list[int]]]]:
+    """Sets of nodes with enough room: few nodes first, the emptiest among them first."""
+    least, total = 0, 0
+    for size, _ in rooms:
+        if total >= degree:
+            break
+        total += size
+        least += 1
+    if total < degree:
+        return
+    for count in range(max(2, least), max(2, least) + 2):
+        width = max(_NODES_TRIED, count)
+        for chosen in combinations(rooms[:width], count):
+            if sum(size for size, _ in chosen) >= degree:
+                yield [rails for _, rails in chosen]
+            if count > _NODES_TRIED:
+                break
+
+
+def _aligned(rails_of: list[dict[int, list[int]]], degree: int) -> tuple[int, ...] | None:
+    """Devices of equal NIC groups on every node, None where the degree does not fit so."""
+    shared = set.intersection(*(set(rails) for rails in rails_of))
+    room = {nic: sum(len(rails[nic]) for rails in rails_of) for nic in shared}
+    ordered = sorted(shared, key=lambda nic: (-room[nic], nic))
+    total, used = 0, 0
+    while used < len(ordered) and total < degree:
+        total += room[ordered[used]]
+        used += 1
+    if total < degree or used * len(rails_of) > degree:
+        return None
+    # One device of each NIC group on each node first: they decide the overlap.
+    group = [rails[nic][0] for nic in ordered[:used] for rails in rails_of]
+    spare = [d for nic in ordered[:used] for rails in rails_of for d in rails[nic][1:]]
+    return tuple(sorted(group + spare[: degree - len(group)]))
+
+
+def _any_group(rooms: list[_Room], degree: int) -> tuple[int, ...] | None:
+    """Devices of the emptiest nodes, whatever their NIC groups; None where too few are free."""
+    pool = [d for _, rails in rooms for row in rails.values() for d in row]
+    return tuple(sorted(pool[:degree])) if len(pool) >= degree else None
