@@ -1,0 +1,160 @@
+"""Jobs as JSON (``arachne.replay-job/1``): what the launcher hands to every rank."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from arachne_opt.cascade.plan import plan_from_json
+from arachne_opt.cascade.problem_json import problem_from_json, problem_to_json
+from arachne_opt.errors import InputError
+from arachne_opt.executor.job import ReplayIteration, ReplayJob
+from arachne_opt.executor.model_config import ModelChoice
+from arachne_opt.fields import Fields
+from arachne_opt.workload import Clip, Iteration, MicroBatch, Shape
+
+JOB_FORMAT = "arachne.replay-job/1"
+
+_JOB = ("format", "model", "iterations", "weight_rule", "learning_rate", "weight_decay", "seed")
+_JOB += ("epochs", "threads_per_rank", "device", "timeout_factor", "timeout_floor_s")
+_JOB += ("save_parameters",)
+_BATCH = ("id", "frames", "height", "width", "clips")
+_CLIP = ("id", "frames", "height", "width", "path", "caption", "text_tokens", "fps")
+
+
+def job_to_json(job: ReplayJob) -> dict[str, Any]:
+    """JSON values that ``job_from_json`` reads back to an equal job."""
+    plain = {key: getattr(job, key) for key in _JOB if key not in ("format", "model", "iterations")}
+    iterations = [
+        {
+            "name": it.name,
+            "micro_batches": [batch_to_json(batch) for batch in it.batches.micro_batches],
+            "problem": problem_to_json(it.problem),
+            "plan": it.plan.to_json(it.problem),
+        }
+        for it in job.iterations
+    ]
+    model = model_to_json(job.model)
+    return {"format": JOB_FORMAT, "model": model, "iterations": iterations, **plain}
+
+
+def job_from_json(value: object, where: str = "job") -> ReplayJob:
+    """Reads a job back.
+
+    Raises:
+        InputError: another format, an unknown or missing key, a wrong type, or a plan that does
+            not fit its micro-batches.
+    """
+    top = Fields(value, where, _JOB)
+    top.require_format(JOB_FORMAT)
+    default = ReplayJob.__dataclass_fields__
+    rate, decay = (default[key].default for key in ("learning_rate", "weight_decay"))
+    factor, floor = (default[key].default for key in ("timeout_factor", "timeout_floor_s"))
+    return ReplayJob(
+        model=model_from_json(top.raw("model"), f"{where}: model"),
+        iterations=tuple(
+            _iteration(raw, f"{where}: iteration {index}")
+            for index, raw in enumerate(top.items("iterations"))
+        ),
+        weight_rule=top.text("weight_rule", "clip"),
+        learning_rate=top.number("learning_rate", rate),
+        weight_decay=top.number("weight_decay", decay),
+        seed=top.integer("seed", 0),
+        epochs=top.integer("epochs", 1, minimum=1),
+        threads_per_rank=top.integer("threads_per_rank", 0),
+        device=top.text("device", "auto"),
+        timeout_factor=top.number("timeout_factor", factor),
+        timeout_floor_s=top.number("timeout_floor_s", floor),
+        save_parameters=top.text("save_parameters", ""),
+    )
+
+
+def read_json(path: Path) -> object:
+    """The JSON value of a file.
+
+    Raises:
+        InputError: the file is missing, unreadable or not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the file: {error}", where=str(path)) from error
+
+
+def model_to_json(model: ModelChoice) -> dict[str, Any]:
+    """The choice of a model as JSON values."""
+    return asdict(model)
+
+
+def model_from_json(value: object, where: str) -> ModelChoice:
+    """Reads the choice of a model back."""
+    fields = Fields(value, where, tuple(ModelChoice.__dataclass_fields__))
+    overrides = fields.raw("overrides") if "overrides" in fields else {}
+    if not isinstance(overrides, dict):
+        raise InputError("expected a table of sizes", where=fields.place("overrides"))
+    return ModelChoice(
+        preset=fields.text("preset", "toy"),
+        overrides=overrides,
+        checkpoint=fields.text("checkpoint", ""),
+        seed=fields.integer("seed", 0),
+    )
+
+
+def batch_to_json(batch: MicroBatch) -> dict[str, Any]:
+    """A micro-batch as JSON values."""
+    clips = [
+        {
+            "id": clip.id,
+            **asdict(clip.shape),
+            "path": clip.path,
+            "caption": clip.caption,
+            "text_tokens": clip.text_tokens,
+            "fps": clip.fps,
+        }
+        for clip in batch.clips
+    ]
+    return {"id": batch.id, **asdict(batch.shape), "clips": clips}
+
+
+def batch_from_json(value: object, where: str) -> MicroBatch:
+    """Reads a micro-batch back."""
+    fields = Fields(value, where, _BATCH)
+    clips = tuple(
+        _clip(Fields(raw, f"{where}: clip {index}", _CLIP))
+        for index, raw in enumerate(fields.items("clips"))
+    )
+    return MicroBatch(id=fields.text("id"), shape=_shape(fields), clips=clips)
+
+
+def _iteration(value: object, where: str) -> ReplayIteration:
+    fields = Fields(value, where, ("name", "micro_batches", "problem", "plan"))
+    batches = tuple(
+        batch_from_json(raw, f"{where}: micro-batch {index}")
+        for index, raw in enumerate(fields.items("micro_batches"))
+    )
+    problem = problem_from_json(fields.raw("problem"))
+    return ReplayIteration(
+        batches=Iteration(name=fields.text("name"), micro_batches=batches),
+        problem=problem,
+        plan=plan_from_json(fields.raw("plan"), problem),
+    )
+
+
+def _clip(fields: Fields) -> Clip:
+    return Clip(
+        id=fields.text("id"),
+        shape=_shape(fields),
+        path=fields.text("path", ""),
+        caption=fields.text("caption", ""),
+        text_tokens=fields.integer("text_tokens", 0),
+        fps=fields.number("fps", 0.0),
+    )
+
+
+def _shape(fields: Fields) -> Shape:
+    frames, height, width = (
+        fields.integer(key, minimum=1) for key in ("frames", "height", "width")
+    )
+    return Shape(frames=frames, height=height, width=width)

@@ -1,0 +1,184 @@
+"""Starts the ranks of a job with torchrun and brings back what they report; knows no torch.
+
+Public: ``compose(job_path, world_size, report_path)`` gives the command, for one machine or many;
+``run_local(job, world_size, on_progress=...)`` runs a replay job on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import arachne_opt
+from arachne_opt.errors import InputError, RunError
+from arachne_opt.executor.failures import failure_of
+from arachne_opt.executor.job import ReplayJob, check_world_size
+from arachne_opt.executor.job_json import job_to_json, read_json
+from arachne_opt.executor.report import ReplayReport, report_from_json
+
+# Rank 0 writes lines that begin like this on stdout; all other output is talk of libraries.
+PROGRESS_MARK = "arachne-progress "
+
+_STOP_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run is: ``done`` of ``total`` steps or measurements, and what the last one gave."""
+
+    done: int
+    total: int
+    text: str
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+def compose(
+    job_path: Path,
+    world_size: int,
+    report_path: Path,
+    *,
+    nodes: int = 1,
+    rendezvous: str = "",
+) -> list[str]:
+    """The torchrun command that runs a job file on ``world_size`` ranks.
+
+    Args:
+        job_path: job file that every rank can read.
+        world_size: number of ranks over all machines.
+        report_path: where rank 0 writes the report.
+        nodes: number of machines; the command is started once on each.
+        rendezvous: ``host:port`` of the first machine, needed for more than one.
+
+    Raises:
+        InputError: ranks that do not spread evenly, or no rendezvous for several machines.
+    """
+    if world_size < 1 or nodes < 1 or world_size % nodes:
+        raise InputError(f"{world_size} ranks do not spread evenly over {nodes} machines")
+    if nodes > 1 and not rendezvous:
+        raise InputError("several machines need a meeting point", hint="--rendezvous HOST:PORT")
+    command = [sys.executable, "-m", "torch.distributed.run", "--max-restarts=0"]
+    command.append(f"--nproc-per-node={world_size // nodes}")
+    if nodes == 1:
+        command += ["--standalone", "--local-addr=127.0.0.1"]
+    else:
+        command += [f"--nnodes={nodes}", "--rdzv-backend=c10d", f"--rdzv-endpoint={rendezvous}"]
+    return [*command, "-m", "arachne_opt.executor.worker", str(job_path), str(report_path)]
+
+
+def run_local(
+    job: ReplayJob,
+    world_size: int,
+    *,
+    on_progress: ProgressCallback | None = None,
+    folder: Path | None = None,
+) -> ReplayReport:
+    """The report of a job run by ``world_size`` processes on this machine.
+
+    Args:
+        on_progress: called after every step.
+        folder: where job, report and errors are kept; a temporary folder where None.
+
+    Raises:
+        InputError: a plan for another world size, or a pixel file that is missing or unreadable.
+        RunError: a rank failed; names the rank and its last words.
+    """
+    check_world_size(job, world_size)
+    value = launch(job_to_json(job), world_size, on_progress=on_progress, folder=folder)
+    return report_from_json(value)
+
+
+def launch(
+    job: dict[str, Any],
+    world_size: int,
+    *,
+    on_progress: ProgressCallback | None = None,
+    folder: Path | None = None,
+) -> object:
+    """The JSON value that the ranks of a job (given as JSON) report."""
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="arachne-") as made:
+            return launch(job, world_size, on_progress=on_progress, folder=Path(made))
+    job_path, report_path = folder / "job.json", folder / "report.json"
+    job_path.write_text(json.dumps(job), encoding="utf-8")
+    report_path.unlink(missing_ok=True)
+    for old in folder.glob(f"{report_path.name}.error.*"):
+        old.unlink()
+    command = compose(job_path, world_size, report_path)
+    with (folder / "stderr.txt").open("w+", encoding="utf-8", errors="replace") as stderr:
+        code = _run(command, _environment(world_size, job), stderr, on_progress)
+        stderr.seek(0)
+        last_words = stderr.read()
+    if code != 0:
+        raise failure_of(report_path, last_words, code)
+    if not report_path.exists():
+        raise RunError("all ranks ended, but there is no report", where=str(report_path))
+    return read_json(report_path)
+
+
+def threads_for(world_size: int, wanted: int) -> int:
+    """Threads of one rank on this machine: ``wanted``, or an equal share of the cores."""
+    return wanted or max(1, (os.cpu_count() or 1) // world_size)
+
+
+def _run(
+    command: list[str],
+    environment: dict[str, str],
+    stderr: IO[str],
+    on_progress: ProgressCallback | None,
+) -> int:
+    """The exit code of the command; stops all its ranks when it is interrupted."""
+    # Its own session: Ctrl-C reaches this process alone, which then stops the ranks in order.
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None  # asked for with PIPE
+    try:
+        for line in process.stdout:
+            if line.startswith(PROGRESS_MARK) and on_progress is not None:
+                on_progress(Progress(**json.loads(line.removeprefix(PROGRESS_MARK))))
+        return process.wait()
+    finally:
+        _stop(process)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """Ends torchrun, which ends its ranks; ranks also leave by themselves when it is gone."""
+    if process.stdout is not None:
+        process.stdout.close()
+    if process.poll() is not None:
+        return
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_STOP_PATIENCE_S)
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def _environment(world_size: int, job: dict[str, Any]) -> dict[str, str]:
+    environment = dict(os.environ)
+    root = str(Path(arachne_opt.__file__).resolve().parent.parent)
+    if "site-packages" not in root:
+        paths = [root, environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    threads = threads_for(world_size, job["threads_per_rank"])
+    environment["OMP_NUM_THREADS"] = str(threads)
+    if sys.platform == "linux":
+        # All ranks are here: do not depend on how the machine's name resolves.
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    return environment
