@@ -111,7 +111,16 @@ class Fields:
 
 def _kind(value: object) -> str:
     """A value and its kind, for people."""
-    names = {bool: "the boolean", str: "the text", int: "the number", float: "the number"}
-    if type(value) in names:
-        return f"{names[type(value)]} {value!r}"
-    return {list: "a list", dict: "a table"}.get(type(value), f"a {type(value).__name__}")
+    match value:
+        case bool():
+            return f"the boolean {value!r}"
+        case str():
+            return f"the text {value!r}"
+        case int() | float():
+            return f"the number {value!r}"
+        case list():
+            return "a list"
+        case dict():
+            return "a table"
+        case _:
+            return f"a {type(value).__name__}"
