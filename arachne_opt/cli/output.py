@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 
 import click
 
+from arachne_opt.cascade.plan import CascadePlan
+from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.errors import InputError
 
 
@@ -36,6 +40,14 @@ def emit_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 def percent(share: float | None) -> str | None:
     """A share such as 0.0412 as ``4.1 %``."""
     return None if share is None else f"{100 * share:.1f} %"
+
+
+def draw(problem: CascadeProblem, plan: CascadePlan, width: int | None = None) -> str:
+    """A plan as a Gantt chart, as wide as the terminal, in colour where it is one."""
+    from arachne_opt.report.gantt import render_gantt
+
+    columns = width or shutil.get_terminal_size((100, 24)).columns
+    return render_gantt(problem, plan, columns, colour=sys.stdout.isatty())
 
 
 def write_whole(path: Path, text: str) -> None:

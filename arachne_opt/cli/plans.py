@@ -10,8 +10,7 @@ import click
 
 from arachne_opt.cascade.problem_json import problem_from_json
 from arachne_opt.cli.options import OUTPUT, database_option, format_option
-from arachne_opt.cli.output import emit_json, emit_table, percent, write_whole
-from arachne_opt.report.gantt import render_gantt
+from arachne_opt.cli.output import draw, emit_json, emit_table, percent, write_whole
 from arachne_opt.service import plan_of_record
 from arachne_opt.settings import database_url
 from arachne_opt.units import format_seconds
@@ -73,7 +72,7 @@ def show(plan_id: str, db_url: str | None, form: str) -> None:
         ("created", record.created_at),
     ]:
         click.echo(f"{name:12s} {value}")
-    click.echo(render_gantt(problem, plan_of_record(record)))
+    click.echo(draw(problem, plan_of_record(record)))
 
 
 @plans.command()

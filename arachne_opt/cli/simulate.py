@@ -13,9 +13,8 @@ from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.problem_json import problem_from_json
 from arachne_opt.cascade.simulate import simulate as run_simulation
 from arachne_opt.cli.options import OUTPUT, PATH, database_option, format_option
-from arachne_opt.cli.output import emit_json, percent, write_whole
+from arachne_opt.cli.output import draw, emit_json, percent, write_whole
 from arachne_opt.errors import InputError
-from arachne_opt.report.gantt import render_gantt
 from arachne_opt.report.trace import chrome_trace
 from arachne_opt.service import plan_of_record
 from arachne_opt.settings import database_url
@@ -57,7 +56,7 @@ def simulate(
         for body, (problem, found) in zip(bodies, pairs, strict=True):
             makespan = format_seconds(body["makespan_us"])
             click.echo(f"{problem.name}: {makespan}, idle {percent(body['idle_share'])}")
-            click.echo(render_gantt(problem, found, width=width))
+            click.echo(draw(problem, found, width))
     if trace is not None:
         write_whole(trace, json.dumps(chrome_trace(*pairs[0])))
         click.echo(f"trace written to {trace}", err=True)

@@ -87,7 +87,7 @@ def cascade(**options: Any) -> int:  # noqa: ANN401
             out = stack.enter_context(PlanFile(options["out"])) if options["out"] else None
             session.run(PlanService(store), problems, out)
     finally:
-        _show(session.answers, options["form"])
+        show_answers(session.answers, options["form"])
     return session.exit_code(options["gap"])
 
 
@@ -226,7 +226,8 @@ def answer_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _show(answers: list[Answer], form: str) -> None:
+def show_answers(answers: list[Answer], form: str) -> None:
+    """Prints a row per plan."""
     if form == "json":
         emit_json("solve", {"plans": [answer_json(answer) for answer in answers]})
         return

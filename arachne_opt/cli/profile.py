@@ -1,0 +1,122 @@
+"""``arachne profile``: measure tasks on the devices at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from arachne_opt.cli.options import FILE, OUTPUT, database_option, workload_options
+from arachne_opt.cli.output import emit_table, write_whole
+from arachne_opt.cli.progress import ProgressLine
+from arachne_opt.cli.sources import Grouping, load_workload, parse_degrees
+from arachne_opt.settings import database_url
+from arachne_opt.units import format_seconds
+from arachne_opt.workload import MicroBatch, Workload
+
+if TYPE_CHECKING:
+    from arachne_opt.executor.measure import MeasureJob
+    from arachne_opt.records import Measurement
+
+
+@click.group()
+def profile() -> None:
+    """Measure tasks on the devices at hand."""
+
+
+@profile.command()
+@click.option("--workload", "manifest", type=FILE, required=True, help="Manifest of clips.")
+@workload_options
+@click.option("--model", required=True, help="Model preset to run, such as tiny-wan or toy.")
+@click.option("--checkpoint", default="", help="Local folder in diffusers' layout instead.")
+@click.option("--degrees", default="1,2", show_default=True, help="Degrees to measure.")
+@click.option("--ranks", type=click.IntRange(min=1), help="Processes. [default: largest degree]")
+@click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--threads", type=click.IntRange(min=0), default=0, help="Per rank; 0 shares cores.")
+@click.option("--device-type", default="CPU", show_default=True, help="Name of the device type.")
+@click.option("--out", type=OUTPUT, required=True, help="Cost table to write.")
+@database_option
+def cascade(**options: Any) -> None:  # noqa: ANN401
+    """Measure encode and denoise for every shape of a workload at each degree.
+
+    The medians go to a cost table for ``solve cascade --costs`` and to the database.
+    """
+    from arachne_opt.db.store import PlanStore
+    from arachne_opt.executor.measure import MeasureJob
+    from arachne_opt.executor.model_config import ModelChoice
+
+    keys = ("buckets", "iteration_size", "span", "drop_refused", "shuffle_seed")
+    workload = load_workload(options["manifest"], Grouping(**{k: options[k] for k in keys}))
+    degrees = parse_degrees(options["degrees"])
+    assert degrees is not None
+    job = MeasureJob(
+        model=ModelChoice(preset=options["model"], checkpoint=options["checkpoint"]),
+        batches=distinct_shapes(workload),
+        degrees=degrees,
+        repeats=options["repeats"],
+        threads_per_rank=options["threads"],
+        device_type=options["device_type"],
+    )
+    with PlanStore.open(database_url(options["db_url"])) as store:
+        rows = measure(job, options["ranks"] or max(degrees))
+        store.add_measurements(rows)
+    write_table(rows, options["model"], options["out"])
+    show_measurements(rows)
+    click.echo(f"{len(rows)} measurements written to {options['out']}", err=True)
+
+
+def distinct_shapes(workload: Workload) -> tuple[MicroBatch, ...]:
+    """One micro-batch per size and shape, the smallest first."""
+    found: dict[str, MicroBatch] = {}
+    for iteration in workload.iterations:
+        for batch in iteration.micro_batches:
+            found.setdefault(batch.label, batch)
+
+    def pixels(batch: MicroBatch) -> int:
+        return batch.size * batch.shape.frames * batch.shape.height * batch.shape.width
+
+    return tuple(sorted(found.values(), key=pixels))
+
+
+def measure(job: MeasureJob, ranks: int) -> tuple[Measurement, ...]:
+    """Runs a measurement with a progress line."""
+    from arachne_opt.executor.measure import measure_local
+
+    line = ProgressLine()
+    try:
+        return measure_local(
+            job,
+            ranks,
+            on_progress=lambda p: line.show(f"measured {p.done}/{p.total}  {p.text}"),
+        )
+    finally:
+        line.clear()
+
+
+def write_table(rows: Sequence[Measurement], model: str, out: Path) -> None:
+    """Writes measurements as a cost table."""
+    import json
+
+    from arachne_opt.costs.table import TableCostModel, cost_table_to_json
+    from arachne_opt.models import model_spec
+
+    table = TableCostModel.from_measurements(model_spec(model), rows)
+    write_whole(out, json.dumps(cost_table_to_json(table), indent=1) + "\n")
+
+
+def show_measurements(rows: Sequence[Measurement]) -> None:
+    """Prints a row per shape and task with the time at each degree."""
+    degrees = sorted({row.degree for row in rows})
+    lines: dict[tuple[str, str], dict[int, int]] = {}
+    for row in rows:
+        label = f"{row.batch}x{row.frames}x{row.height}x{row.width}"
+        lines.setdefault((label, row.task), {})[row.degree] = row.duration_us
+    emit_table(
+        ["clips x shape", "task", *(f"degree {k}" for k in degrees)],
+        [
+            [*key, *(format_seconds(times[k]) if k in times else None for k in degrees)]
+            for key, times in lines.items()
+        ],
+    )
