@@ -53,6 +53,34 @@ class PlanRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary:
+    """A stored plan without its problem and its placements, for lists."""
+
+    id: str
+    created_at: str
+    kind: str
+    name: str
+    fingerprint: str
+    cluster_name: str
+    cost_version: str
+    status: str
+    objective_us: int
+    bound_us: int
+    solver: str
+    seed: int
+    wall_s: float
+    time_limit_s: float
+    verdict: str
+
+    @property
+    def gap(self) -> float | None:
+        """(objective - bound) / bound, None without a bound."""
+        if self.bound_us <= 0:
+            return None
+        return (self.objective_us - self.bound_us) / self.bound_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """One replay of a plan.
 
@@ -70,6 +98,25 @@ class RunRecord:
     report: Json
     id: str = ""
     created_at: str = ""
+
+    @property
+    def fidelity(self) -> float | None:
+        """Measured over planned makespan, None for an empty plan."""
+        return self.measured_us / self.planned_us if self.planned_us else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """A stored run without its report, for lists; ``plan_name`` is the name of its plan."""
+
+    id: str
+    created_at: str
+    plan_id: str
+    plan_name: str
+    status: str
+    world_size: int
+    planned_us: int
+    measured_us: int
 
     @property
     def fidelity(self) -> float | None:

@@ -1,0 +1,193 @@
+"""Transactions that lose nothing, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, DisconnectionError
+from sqlalchemy.pool import NullPool
+
+from arachne_opt.db.failures import should_retry, store_errors
+from arachne_opt.db.location import Location
+from arachne_opt.errors import MissingDependencyError, StoreError
+
+T = TypeVar("T")
+
+WAIT_S = 30.0  # for other writers, before giving up
+_FIRST_PAUSE_S = 0.002
+_LONGEST_PAUSE_S = 0.2
+_CONNECT_TIMEOUT_S = 10
+
+# Compact, in the order that was given; NaN and infinity are no JSON.
+_to_json = partial(json.dumps, separators=(",", ":"), allow_nan=False)
+
+
+class Database:
+    """An open database. Work is given as a function, because a transaction may have to be redone.
+
+    Reading transactions see one state of the database. A writing transaction is whole or absent,
+    and none overwrites what another one stored between its own reading and writing.
+    """
+
+    def __init__(self, location: Location, engine: Engine, *, read_only: bool) -> None:
+        self.location = location
+        self.engine = engine
+        self.read_only = read_only
+        self._reader = engine.execution_options(postgresql_readonly=True)
+        self._writer = engine.execution_options(arachne_write=True)
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """The answer of ``work``, from one reading transaction."""
+        return self._transact(self._reader, work)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """The answer of ``work``, from one writing transaction; ``work`` may be called again.
+
+        Raises:
+            StoreError: the database is read-only, full, locked or lost.
+        """
+        if self.read_only:
+            what = "the database was opened for reading only"
+            raise StoreError(what, where=self.location.label)
+        return self._transact(self._writer, work)
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self.engine.dispose()
+
+    def _transact(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        deadline = time.monotonic() + WAIT_S
+        pause_s = _FIRST_PAUSE_S
+        with store_errors(self.location):
+            while True:
+                try:
+                    with engine.begin() as connection:
+                        return work(connection)
+                except DBAPIError as error:
+                    if not should_retry(error) or time.monotonic() > deadline:
+                        raise
+                # Jitter, so that two transactions that met once do not meet for ever.
+                time.sleep(pause_s * (0.5 + random.random()))
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def open_database(location: Location, *, read_only: bool = False, create: bool = False) -> Database:
+    """An open database; ``create`` makes the file of an SQLite database where it is missing.
+
+    Raises:
+        StoreError: it cannot be opened in this way; PostgreSQL is asked at the first transaction.
+        MissingDependencyError: the PostgreSQL driver is not installed.
+    """
+    if location.path is None:
+        engine = _postgres_engine(location)
+    else:
+        mode = _read_mode(location.path) if read_only else "mode=rwc" if create else "mode=rw"
+        _refuse_unusable(location.path, read_only=read_only, create=create)
+        engine = _sqlite_engine(location.path, mode)
+    return Database(location, engine, read_only=read_only)
+
+
+def _sqlite_engine(path: Path, mode: str) -> Engine:
+    def connect() -> sqlite3.Connection:
+        uri = f"file:{quote(str(path))}?{mode}"
+        # isolation_level=None: the driver begins nothing, begin() below does.
+        return sqlite3.connect(uri, uri=True, timeout=WAIT_S, isolation_level=None)
+
+    # Opening a file takes a fraction of a millisecond; a pool would carry connections over fork.
+    engine = create_engine(
+        "sqlite://",
+        creator=connect,
+        poolclass=NullPool,
+        hide_parameters=True,
+        json_serializer=_to_json,
+    )
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute("PRAGMA foreign_keys = ON").close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A writer that only reads at first must already keep other writers out.
+        write = connection.get_execution_options().get("arachne_write")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine
+
+
+def _read_mode(path: Path) -> str:
+    """How to open a file for reading.
+
+    In write-ahead mode even a reader makes files beside the database. Where it may not, and no
+    writer is at work, SQLite must be told that the file will not change.
+    """
+    log = path.with_name(path.name + "-wal")
+    frozen = not os.access(path.parent, os.W_OK) and not log.exists()
+    return "mode=ro&immutable=1" if frozen else "mode=ro"
+
+
+def _refuse_unusable(path: Path, *, read_only: bool, create: bool) -> None:
+    """Names what SQLite would only call "unable to open database file"."""
+    hint = "another database with --db or ARACHNE_DB"
+    folder = path.parent
+    if not folder.exists():
+        raise StoreError(f"the folder {folder} does not exist", where=str(path), hint="making it")
+    if not folder.is_dir():
+        raise StoreError(f"{folder} is not a folder", where=str(path), hint=hint)
+    if path.is_dir():
+        raise StoreError("this is a folder, not a database file", where=str(path), hint=hint)
+    if not path.exists() and not create:
+        raise StoreError("there is no database", where=str(path), hint=hint)
+    if path.exists() and not os.access(path, os.R_OK):
+        raise StoreError("no permission to read the database", where=str(path), hint=hint)
+    if read_only:
+        return
+    if path.exists() and not os.access(path, os.W_OK):
+        raise StoreError("the database is read-only", where=str(path), hint=hint)
+    if not os.access(folder, os.W_OK):
+        what = f"the folder {folder} is read-only, and SQLite writes files beside the database"
+        raise StoreError(what, where=str(path), hint=hint)
+
+
+def _postgres_engine(location: Location) -> Engine:
+    if importlib.util.find_spec("psycopg") is None:
+        what = "the driver for PostgreSQL is not installed"
+        raise MissingDependencyError(what, hint="pip install 'arachne-opt[postgres]'")
+    assert location.url is not None
+    engine = create_engine(
+        location.url,
+        # First updater wins, the other is told to do its transaction again: no lost update.
+        isolation_level="REPEATABLE READ",
+        pool_pre_ping=True,
+        pool_size=2,
+        hide_parameters=True,
+        json_serializer=_to_json,
+        connect_args={"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "arachne"},
+    )
+    _keep_connections_out_of_children(engine)
+    return engine
+
+
+def _keep_connections_out_of_children(engine: Engine) -> None:
+    """After a fork parent and child would talk over one socket: the child opens its own."""
+
+    @event.listens_for(engine, "connect")
+    def remember(_connection: object, record: Any) -> None:  # noqa: ANN401  # untyped in the API
+        record.info["pid"] = os.getpid()
+
+    @event.listens_for(engine, "checkout")
+    def verify(_connection: object, record: Any, proxy: Any) -> None:  # noqa: ANN401  # likewise
+        if record.info["pid"] != os.getpid():
+            record.dbapi_connection = proxy.dbapi_connection = None
+            raise DisconnectionError("this connection belongs to the parent process")

@@ -1,0 +1,198 @@
+"""The plan store: what was planned, how it ran and what was measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Connection
+
+from arachne_opt.db import plan_rows, run_rows
+from arachne_opt.db.engine import Database, open_database
+from arachne_opt.db.location import Location, default_url, locate
+from arachne_opt.db.schema import State, read_schema, require_current
+from arachne_opt.errors import InputError, StoreError
+from arachne_opt.records import Measurement, PlanRecord, PlanSummary, RunRecord, RunSummary
+
+_LARGEST_PAGE = 10_000
+
+
+class PlanStore:
+    """Plans, runs and measurements of one database; use it as a context manager.
+
+    Every method is one transaction, whole or absent, and may be called from many processes and
+    hosts at a time. All raise StoreError where the database is lost, full, locked or read-only.
+    A store may be carried over a fork, as long as no method is running.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @classmethod
+    def open(cls, url: str | os.PathLike[str], *, read_only: bool = False) -> Self:
+        """An open store; a missing SQLite file is made, with all tables, unless ``read_only``.
+
+        Raises:
+            InputError: the address is malformed.
+            StoreError: the database cannot be reached, read or written, is not ours, or has
+                another schema than this release; the message has the command that helps.
+        """
+        location = locate(url)
+        if location.path is not None and not read_only and not location.path.exists():
+            _create(location)
+        database = open_database(location, read_only=read_only)
+        try:
+            schema = database.read(read_schema)
+            # An empty file is left behind by a process that died while it made the tables.
+            if schema.state is State.EMPTY and location.path is not None and not read_only:
+                _create(location)
+                schema = database.read(read_schema)
+            require_current(schema, location)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def find_plan(self, fingerprint: str) -> PlanRecord | None:
+        """The best plan of a problem: lowest objective, then highest bound, then the oldest."""
+        return self.database.read(lambda c: plan_rows.best_plan(c, fingerprint))
+
+    def add_plan(self, record: PlanRecord) -> PlanRecord:
+        """The record with the id and time of its storing; earlier plans of the problem stay.
+
+        Raises:
+            DisagreementError: the checker did not find the plan legal, or it beats its own bound.
+            InputError: a payload is no JSON, such as one with NaN in it.
+        """
+        return self.database.write(lambda c: plan_rows.insert_plan(c, record))
+
+    def get_plan(self, prefix: str) -> PlanRecord:
+        """The plan with an id, or with the only id that starts with ``prefix``.
+
+        Raises:
+            InputError: there is none, or there are several; the message names them.
+        """
+        return self.database.read(lambda c: plan_rows.plan_by_prefix(c, prefix))
+
+    def list_plans(
+        self,
+        *,
+        limit: int = 50,
+        offset: int = 0,
+        kind: str | None = None,
+        name: str | None = None,
+        cluster: str | None = None,
+        fingerprint: str | None = None,
+    ) -> tuple[PlanSummary, ...]:
+        """Plans without payloads, the newest first.
+
+        ``name`` is a part of the name, in any case; the other filters are exact.
+        """
+        _refuse_page(limit, offset)
+        return self.database.read(
+            lambda c: plan_rows.plan_summaries(
+                c,
+                limit=limit,
+                offset=offset,
+                kind=kind,
+                name=name,
+                cluster=cluster,
+                fingerprint=fingerprint,
+            )
+        )
+
+    def delete_plan(self, prefix: str, *, with_runs: bool = False) -> str:
+        """The id of the plan that is now gone; what its runs measured stays.
+
+        Raises:
+            InputError: the id is unknown or ambiguous, or the plan has runs and ``with_runs`` is
+                not set.
+        """
+        return self.database.write(lambda c: plan_rows.remove_plan(c, prefix, with_runs=with_runs))
+
+    def add_run(self, run: RunRecord, measurements: Iterable[Measurement] = ()) -> RunRecord:
+        """The run with the id and time of its storing, together with what it measured.
+
+        Raises:
+            InputError: its plan is not in the database.
+        """
+        samples = tuple(measurements)
+        return self.database.write(lambda c: run_rows.insert_run(c, run, samples))
+
+    def get_run(self, prefix: str) -> RunRecord:
+        """The run with an id, or with the only id that starts with ``prefix``.
+
+        Raises:
+            InputError: there is none, or there are several; the message names them.
+        """
+        return self.database.read(lambda c: run_rows.run_by_prefix(c, prefix))
+
+    def list_runs(
+        self, *, limit: int = 50, offset: int = 0, plan: str | None = None
+    ) -> tuple[RunSummary, ...]:
+        """Runs without reports, the newest first; ``plan`` is an id or a unique prefix."""
+        _refuse_page(limit, offset)
+
+        def work(connection: Connection) -> tuple[RunSummary, ...]:
+            plan_id = None if plan is None else plan_rows.plan_id_by_prefix(connection, plan)
+            return run_rows.run_summaries(connection, limit=limit, offset=offset, plan_id=plan_id)
+
+        return self.database.read(work)
+
+    def add_measurements(self, measurements: Iterable[Measurement]) -> int:
+        """The number of measurements that were stored, all or none."""
+        samples = tuple(measurements)
+        return self.database.write(lambda c: run_rows.insert_measurements(c, samples))
+
+    def measurements(
+        self,
+        *,
+        model: str | None = None,
+        device_type: str | None = None,
+        task: str | None = None,
+        source: str | None = None,
+    ) -> tuple[Measurement, ...]:
+        """Measurements in the order of their storing; filters are exact."""
+        return self.database.read(
+            lambda c: run_rows.select_measurements(
+                c, model=model, device_type=device_type, task=task, source=source
+            )
+        )
+
+
+def _create(location: Location) -> None:
+    # Alembic takes a third of a second to load, and only the first use of a file needs it.
+    from arachne_opt.db import migrate
+
+    assert location.path is not None
+    if str(location.path) == default_url():
+        try:
+            location.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            what = f"cannot make the folder {location.path.parent}: {error.strerror}"
+            hint = "another database with --db or ARACHNE_DB"
+            raise StoreError(what, where=location.label, hint=hint) from error
+    migrate.upgrade(str(location.path))
+
+
+def _refuse_page(limit: int, offset: int) -> None:
+    if not 1 <= limit <= _LARGEST_PAGE or offset < 0:
+        what = f"a page has 1 to {_LARGEST_PAGE} rows and starts at 0 or later, not {limit} rows"
+        raise InputError(f"{what} from {offset}")
