@@ -22,6 +22,7 @@ from arachne_opt.cli.options import (
 )
 from arachne_opt.cli.output import emit_json, emit_table, write_whole
 from arachne_opt.cli.progress import ProgressLine
+from arachne_opt.cli.solve import Session
 from arachne_opt.cli.sources import (
     Grouping,
     build_problems,
@@ -29,7 +30,6 @@ from arachne_opt.cli.sources import (
     load_workload,
     parse_degrees,
 )
-from arachne_opt.cli.solve import Session
 from arachne_opt.cluster_file import read_cluster
 from arachne_opt.errors import InputError
 from arachne_opt.service import DEFAULT_SOLVER, Answer, PlanService, plan_of_record
