@@ -13,7 +13,7 @@ import click
 from arachne_opt.cli.output import emit_table, percent
 from arachne_opt.cli.profile import distinct_shapes, measure, show_measurements, write_table
 from arachne_opt.cli.solve import Session, show_answers
-from arachne_opt.cli.sources import Grouping, build_problems, load_costs, load_workload
+from arachne_opt.cli.sources import GroupingOptions, build_problems, load_costs, load_workload
 from arachne_opt.cli.train import keep_runs, replay, replay_iterations, show_report, write_trace
 from arachne_opt.cluster_file import read_cluster
 from arachne_opt.service import DEFAULT_SOLVER, Answer, PlanService
@@ -75,15 +75,15 @@ def demo(folder: Path, model: str, ranks: int, clips: int, seed: int) -> None:
 
 
 def _generate(scene: Scene) -> Workload:
-    from arachne_opt.workload_generator import generate_clips, write_manifest
+    from arachne_opt.manifest import write_manifest
+    from arachne_opt.models import model_spec
+    from arachne_opt.workload_generator import generate_clips
 
     _headline("1  clips of mixed shape")
     manifest = scene.folder / "clips.csv"
     write_manifest(generate_clips("tiny", count=scene.clips, seed=scene.seed), manifest)
-    options = Grouping(
-        buckets=None, iteration_size=8, span=None, drop_refused=False, shuffle_seed=scene.seed
-    )
-    workload = load_workload(manifest, options)
+    options = GroupingOptions(shuffle_seed=scene.seed)
+    workload = load_workload(manifest, options, model_spec(scene.model))
     for iteration in workload.iterations:
         labels = "  ".join(batch.label for batch in iteration.micro_batches)
         click.echo(f"{iteration.name}: {labels}")

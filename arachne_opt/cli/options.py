@@ -80,6 +80,18 @@ def workload_options(command: Command) -> Command:
             help="Micro-batches per iteration.",
         ),
         click.option(
+            "--batch",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Clips per micro-batch where neither buckets nor a budget decide.",
+        ),
+        click.option(
+            "--max-tokens",
+            type=click.IntRange(min=1),
+            help="Most video tokens of a micro-batch, instead of buckets.",
+        ),
+        click.option(
             "--iterations",
             "span",
             metavar="A:B",

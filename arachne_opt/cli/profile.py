@@ -11,7 +11,7 @@ import click
 from arachne_opt.cli.options import FILE, OUTPUT, database_option, workload_options
 from arachne_opt.cli.output import emit_table, write_whole
 from arachne_opt.cli.progress import ProgressLine
-from arachne_opt.cli.sources import Grouping, load_workload, parse_degrees
+from arachne_opt.cli.sources import GroupingOptions, load_workload, parse_degrees
 from arachne_opt.settings import database_url
 from arachne_opt.units import format_seconds
 from arachne_opt.workload import MicroBatch, Workload
@@ -47,8 +47,8 @@ def cascade(**options: Any) -> None:  # noqa: ANN401
     from arachne_opt.executor.measure import MeasureJob
     from arachne_opt.executor.model_config import ModelChoice
 
-    keys = ("buckets", "iteration_size", "span", "drop_refused", "shuffle_seed")
-    workload = load_workload(options["manifest"], Grouping(**{k: options[k] for k in keys}))
+    grouping = GroupingOptions.taken_from(options)
+    workload = load_workload(options["manifest"], grouping, model_spec(options["model"]))
     degrees = parse_degrees(options["degrees"])
     assert degrees is not None
     job = MeasureJob(

@@ -24,7 +24,7 @@ from arachne_opt.cli.options import (
 from arachne_opt.cli.output import emit_json, emit_table, percent
 from arachne_opt.cli.progress import Interrupts, ProgressLine, catch_interrupts, search_text
 from arachne_opt.cli.sources import (
-    Grouping,
+    GroupingOptions,
     build_problems,
     load_costs,
     load_workload,
@@ -198,9 +198,8 @@ def _problems(options: dict[str, Any]) -> tuple[CascadeProblem, ...]:
         raise click.UsageError("--workload needs --cluster FILE or a shorthand")
     from arachne_opt.cluster_file import read_cluster
 
-    keys = ("buckets", "iteration_size", "span", "drop_refused", "shuffle_seed")
-    workload = load_workload(options["manifest"], Grouping(**{k: options[k] for k in keys}))
     costs = load_costs(options["cost_table"], options["model"])
+    workload = load_workload(options["manifest"], GroupingOptions.taken_from(options), costs.model)
     cluster = read_cluster(options["cluster"])
     return build_problems(workload, cluster, costs, parse_degrees(options["degrees"]))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,22 +15,33 @@ from arachne_opt.costs.base import CostModel
 from arachne_opt.errors import InputError
 from arachne_opt.workload import Workload
 
+if TYPE_CHECKING:
+    from arachne_opt.grouping import Refusal
+    from arachne_opt.models import ModelSpec
+
 _SHOWN_CLIPS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grouping:
-    """How a manifest becomes iterations."""
+class GroupingOptions:
+    """How a manifest becomes iterations, as asked on the command line."""
 
-    buckets: Path | None
-    iteration_size: int
-    span: str | None
-    drop_refused: bool
-    shuffle_seed: int
+    buckets: Path | None = None
+    iteration_size: int = 8
+    batch: int = 1
+    max_tokens: int | None = None
+    span: str | None = None
+    drop_refused: bool = False
+    shuffle_seed: int = 0
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any]) -> GroupingOptions:
+        """The part of a command's options that is about grouping; removes it from them."""
+        return cls(**{field.name: options.pop(field.name) for field in fields(cls)})
 
 
-def load_workload(manifest: Path, options: Grouping) -> Workload:
-    """Reads and groups the clips of a manifest.
+def load_workload(manifest: Path, options: GroupingOptions, model: ModelSpec | None) -> Workload:
+    """Reads and groups the clips of a manifest; says what was shortened, resized and dropped.
 
     Raises:
         InputError: the manifest cannot be read, or clips fit no bucket and were not given up.
@@ -38,24 +50,34 @@ def load_workload(manifest: Path, options: Grouping) -> Workload:
     from arachne_opt.grouping import group_clips
     from arachne_opt.manifest import read_manifest
 
-    table = read_buckets(options.buckets) if options.buckets else None
     grouped = group_clips(
         read_manifest(manifest),
-        buckets=table,
+        buckets=read_buckets(options.buckets) if options.buckets else None,
+        model=model,
         iteration_size=options.iteration_size,
+        batch=options.batch,
+        max_tokens=options.max_tokens,
         seed=options.shuffle_seed,
         name=manifest.stem,
     )
+    if grouped.shortened or grouped.resized:
+        what = f"{grouped.shortened} clips lose frames, {grouped.resized} are resized"
+        click.echo(f"{what} to the shapes of their micro-batches", err=True)
     if grouped.refused:
-        lines = [f"  {clip.id}: {reason}" for clip, reason in grouped.refused[:_SHOWN_CLIPS]]
-        if len(grouped.refused) > _SHOWN_CLIPS:
-            lines.append(f"  and {len(grouped.refused) - _SHOWN_CLIPS} more")
-        text = "\n".join([f"{len(grouped.refused)} clips fit no bucket:", *lines])
+        text = refusals(grouped.refused)
         if not options.drop_refused:
             hint = "other buckets, or --drop-refused to go on without them"
             raise InputError(text, where=str(manifest), hint=hint)
         click.echo(f"dropped: {text}", err=True)
     return select(grouped.workload, options.span)
+
+
+def refusals(refused: Sequence[Refusal]) -> str:
+    """The clips that fit nowhere, the first ones with their reason."""
+    lines = [f"  {r.clip_id} ({r.shape}): {r.reason}" for r in refused[:_SHOWN_CLIPS]]
+    if len(refused) > _SHOWN_CLIPS:
+        lines.append(f"  and {len(refused) - _SHOWN_CLIPS} more")
+    return "\n".join([f"{len(refused)} clips fit nowhere:", *lines])
 
 
 def select(workload: Workload, span: str | None) -> Workload:

@@ -24,7 +24,7 @@ from arachne_opt.cli.output import emit_json, emit_table, write_whole
 from arachne_opt.cli.progress import ProgressLine
 from arachne_opt.cli.solve import Session
 from arachne_opt.cli.sources import (
-    Grouping,
+    GroupingOptions,
     build_problems,
     load_costs,
     load_workload,
@@ -80,8 +80,8 @@ def train(**options: Any) -> int:  # noqa: ANN401
     """
     from arachne_opt.db.store import PlanStore
 
-    keys = ("buckets", "iteration_size", "span", "drop_refused", "shuffle_seed")
-    workload = load_workload(options["manifest"], Grouping(**{k: options[k] for k in keys}))
+    grouping = GroupingOptions.taken_from(options)
+    workload = load_workload(options["manifest"], grouping, model_spec(options["model"]))
     with ExitStack() as stack:
         store = stack.enter_context(PlanStore.open(database_url(options["db_url"])))
         answers = _answers(store, workload, options)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from arachne_opt.cli.options import FILE, OUTPUT, format_option, workload_options
 from arachne_opt.cli.output import emit_json, emit_table
-from arachne_opt.cli.sources import Grouping, load_workload
+from arachne_opt.cli.sources import GroupingOptions, load_workload, refusals
 from arachne_opt.workload import Clip
+
+if TYPE_CHECKING:
+    from arachne_opt.grouping import Refusal
 
 
 @click.group()
@@ -34,27 +38,29 @@ def scan(manifest: Path, buckets: Path | None, form: str) -> int:
     shapes = Counter(clip.shape for clip in clips)
     if form == "json":
         body = [{"shape": str(shape), "clips": n} for shape, n in sorted(shapes.items())]
-        lost = [{"clip": clip.id, "reason": reason} for clip, reason in refused]
+        lost = [{"clip": r.clip_id, "reason": r.reason} for r in refused]
         emit_json("workload-scan", {"clips": len(clips), "shapes": body, "refused": lost})
     else:
         emit_table(["shape", "clips"], [[shape, n] for shape, n in sorted(shapes.items())])
         tokens = [clip.text_tokens for clip in clips]
         click.echo(f"{len(clips)} clips, text tokens {min(tokens)} to {max(tokens)}")
-        for clip, reason in refused:
-            click.echo(f"refused {clip.id}: {reason}")
     if refused:
-        click.echo(f"{len(refused)} of {len(clips)} clips fit no bucket", err=True)
+        click.echo(refusals(refused), err=True)
         return 2
     return 0
 
 
 @workload.command()
 @click.argument("manifest", type=FILE)
+@click.option("--model", help="Round shapes down to what this model takes.")
 @workload_options
 @format_option
-def show(manifest: Path, form: str, **options: object) -> None:
+def show(manifest: Path, model: str | None, form: str, **options: Any) -> None:  # noqa: ANN401
     """Show the iterations and micro-batches that a manifest becomes."""
-    found = load_workload(manifest, Grouping(**options))  # type: ignore[arg-type]  # click's types
+    from arachne_opt.models import model_spec
+
+    spec = model_spec(model) if model else None
+    found = load_workload(manifest, GroupingOptions.taken_from(options), spec)
     if form == "json":
         emit_json(
             "workload",
@@ -94,18 +100,24 @@ def show(manifest: Path, form: str, **options: object) -> None:
 @click.option("--out", type=OUTPUT, required=True, help="Manifest to write, CSV or JSONL.")
 def generate(clips: int, preset: str, seed: int, out: Path) -> None:
     """Write a manifest of synthetic clips of mixed shapes (see the module's sources)."""
-    from arachne_opt.workload_generator import generate_clips, write_manifest
+    from arachne_opt.manifest import write_manifest
+    from arachne_opt.workload_generator import generate_clips
 
     made = generate_clips(preset, count=clips, seed=seed)
     write_manifest(made, out)
     click.echo(f"{len(made)} clips of preset {preset} written to {out}", err=True)
 
 
-def _refused(clips: tuple[Clip, ...], buckets: Path | None) -> tuple[tuple[Clip, str], ...]:
+def _refused(clips: tuple[Clip, ...], buckets: Path | None) -> tuple[Refusal, ...]:
     if buckets is None:
         return ()
     from arachne_opt.buckets import read_buckets
-    from arachne_opt.grouping import group_clips
+    from arachne_opt.grouping import Refusal
 
     table = read_buckets(buckets)
-    return group_clips(clips, buckets=table, iteration_size=1, seed=0, name="scan").refused
+    found = [(clip, table.assign(clip.shape)) for clip in clips]
+    return tuple(
+        Refusal(clip_id=clip.id, shape=clip.shape, reason=bucket)
+        for clip, bucket in found
+        if isinstance(bucket, str)
+    )
