@@ -12,6 +12,7 @@ from arachne_opt.cli.options import FILE, OUTPUT, database_option, workload_opti
 from arachne_opt.cli.output import emit_table, write_whole
 from arachne_opt.cli.progress import ProgressLine
 from arachne_opt.cli.sources import GroupingOptions, load_workload, parse_degrees
+from arachne_opt.models import model_spec
 from arachne_opt.settings import database_url
 from arachne_opt.units import format_seconds
 from arachne_opt.workload import MicroBatch, Workload
@@ -100,7 +101,6 @@ def write_table(rows: Sequence[Measurement], model: str, out: Path) -> None:
     import json
 
     from arachne_opt.costs.table import TableCostModel, cost_table_to_json
-    from arachne_opt.models import model_spec
 
     table = TableCostModel.from_measurements(model_spec(model), rows)
     write_whole(out, json.dumps(cost_table_to_json(table), indent=1) + "\n")

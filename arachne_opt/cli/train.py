@@ -32,6 +32,7 @@ from arachne_opt.cli.sources import (
 )
 from arachne_opt.cluster_file import read_cluster
 from arachne_opt.errors import InputError
+from arachne_opt.models import model_spec
 from arachne_opt.service import DEFAULT_SOLVER, Answer, PlanService, plan_of_record
 from arachne_opt.settings import database_url
 from arachne_opt.solvers.base import Limits
