@@ -42,6 +42,7 @@ EXTRAS = {
         "pytest>=8",
         "pytest-xdist>=3.6",
         "ruff>=0.9",
+        "setuptools>=77",
     ],
 }
 
@@ -60,7 +61,7 @@ setup(
     description="Integer-programming optimization engine for model training",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
+    license_expression="Apache-2.0",
     license_files=["LICENSE", "NOTICE"],
     python_requires=">=3.11",
     packages=PACKAGES,
@@ -72,7 +73,7 @@ setup(
     install_requires=[
         "alembic>=1.16",
         "click>=8.1",
-        "filelock>=3.13",
+        "filelock>=3.24",
         "highspy>=1.11,!=1.16.0",
         "networkx>=3",
         "numpy>=2",
