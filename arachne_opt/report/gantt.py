@@ -155,8 +155,9 @@ def _load_line(row: _Row, span_us: int, cells: int) -> str:
             used_us[cell] += count * inside_us
     full_us = span_us / cells * len(row.devices)
     top = len(_LEVELS) - 1
-    # Rounded up: a single busy device among many should show.
-    return "".join(_LEVELS[min(top, math.ceil(top * used / full_us))] for used in used_us)
+    # Rounded up, but for the float's last digits: a single busy device among many should show.
+    heights = [math.ceil(top * used / full_us - 1e-9) for used in used_us]
+    return "".join(_LEVELS[min(top, height)] for height in heights)
 
 
 def _shares(p: Placement, span_us: int, cells: int) -> Iterator[tuple[int, float]]:
