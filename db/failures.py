@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError, StatementError
+from sqlalchemy.exc import DBAPIError, IntegrityError, StatementError
 
 from arachne_opt.db.location import Location
-from arachne_opt.errors import InputError, StoreError
+from arachne_opt.errors import ArachneError, InputError, StoreError
 
+_UNFIT = "a value cannot be stored"
 _OTHER_PLACE = "another database with --db or ARACHNE_DB"
 
 # Primary result codes of SQLite, https://www.sqlite.org/rescode.html: what happened, what to try.
@@ -65,13 +66,18 @@ def store_errors(location: Location) -> Iterator[None]:
     except DBAPIError as error:
         raise translate(error, location) from error
     except StatementError as error:
-        what = f"a value cannot be stored: {error.orig}"
+        what = f"{_UNFIT}: {error.orig}"
         raise InputError(what, where=location.label) from error
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise InputError(f"{_UNFIT}: {error}", where=location.label) from error
 
 
-def translate(error: DBAPIError, location: Location) -> StoreError:
+def translate(error: DBAPIError, location: Location) -> ArachneError:
     """The error of a driver as one of ours."""
     detail = location.hide_secrets(" ".join(str(error.orig).split()))
+    state = str(getattr(error.orig, "sqlstate", None))
+    if isinstance(error, IntegrityError) or state[:2] == "22":
+        return InputError(f"{_UNFIT}: {detail}", where=location.label)
     what, hint = _explain(error)
     return StoreError(f"{what} ({detail})", where=location.label, hint=hint)
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from filelock import FileLock, Timeout
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from arachne_opt.db.failures import store_errors
+from arachne_opt.db.file_lock import file_lock
 from arachne_opt.db.location import Location
 from arachne_opt.db.store import PlanStore
-from arachne_opt.errors import InputError, StoreError
+from arachne_opt.errors import InputError
 
 _LOCK_NOT_AVAILABLE = "55P03"
 
@@ -47,42 +46,8 @@ def single_flight(
         with _server_lock(store, int(name[:15], 16), timeout_s, on_wait) as alone:
             yield alone
     else:
-        with _file_lock(path, name[:32], timeout_s, on_wait) as alone:
+        with file_lock(path, name[:32], timeout_s, on_wait) as alone:
             yield alone
-
-
-@contextmanager
-def _file_lock(
-    path: Path, name: str, timeout_s: float, on_wait: Callable[[], None] | None
-) -> Iterator[bool]:
-    folder = path.with_name(path.name + ".locks")
-    try:
-        folder.mkdir(exist_ok=True)
-        lock = FileLock(folder / f"{name}.lock")
-        alone = _acquired(lock, timeout_s, on_wait)
-    except OSError as error:
-        what = f"cannot lock in the folder {folder}: {error.strerror}"
-        raise StoreError(what, where=str(path)) from error
-    try:
-        yield alone
-    finally:
-        if alone:
-            # While it is held: who waits for this file sees that it is gone and makes a new one.
-            Path(lock.lock_file).unlink(missing_ok=True)
-            lock.release()
-
-
-def _acquired(lock: FileLock, timeout_s: float, on_wait: Callable[[], None] | None) -> bool:
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        if on_wait is not None:
-            on_wait()
-        try:
-            lock.acquire(timeout=timeout_s, poll_interval=0.02)
-        except Timeout:
-            return False
-    return True
 
 
 @contextmanager

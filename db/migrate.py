@@ -4,46 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from alembic import command
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from filelock import FileLock, Timeout
-from sqlalchemy import Connection, event, func, inspect, select
+from sqlalchemy import event
 
 from arachne_opt.db.engine import WAIT_S, Database, open_database
 from arachne_opt.db.failures import store_errors
+from arachne_opt.db.file_lock import file_lock
+from arachne_opt.db.health import Health, examine
 from arachne_opt.db.location import Location, locate
-from arachne_opt.db.models import METADATA, PLAN_PAYLOADS, PLANS
 from arachne_opt.db.schema import HEAD, State, read_schema, refuse_unknown, require_current
 from arachne_opt.errors import StoreError
 
 MIGRATIONS = Path(__file__).resolve().parent / "migrations"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """What a check found; empty tuples are good.
-
-    Args:
-        drift: differences between the tables and what this release expects.
-        damage: pages, rows or payloads that are broken.
-        dangling: references to rows that are not there.
-    """
-
-    revision: str | None
-    drift: tuple[str, ...]
-    damage: tuple[str, ...]
-    dangling: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was found."""
-        return not (self.drift or self.damage or self.dangling)
 
 
 def head() -> str:
@@ -91,7 +67,7 @@ def check(url: str) -> Health:
     location = locate(url)
     with _opened(location, read_only=True) as database:
         require_current(database.read(read_schema), location)
-        return database.read(_examine)
+        return database.read(examine)
 
 
 def config() -> Config:
@@ -155,12 +131,11 @@ def _only_upgrade(database: Database) -> Iterator[None]:
     if path is None:
         yield
         return
-    try:
-        with FileLock(f"{path}.upgrade.lock", timeout=WAIT_S):
-            yield
-    except Timeout as error:
-        what = f"another upgrade has not ended in {WAIT_S:.0f} s"
-        raise StoreError(what, where=database.location.label) from error
+    with file_lock(path, "upgrade", WAIT_S) as alone:
+        if not alone:
+            what = f"another upgrade has not ended in {WAIT_S:.0f} s"
+            raise StoreError(what, where=database.location.label)
+        yield
 
 
 def _run_migrations(database: Database) -> None:
@@ -195,58 +170,6 @@ def _prepare_sqlite(database: Database) -> None:
         what = f"write-ahead mode is not possible here, the journal stays in mode {mode!r}"
         hint = "a folder on a local disk"
         raise StoreError(what, where=database.location.label, hint=hint)
-
-
-def _examine(connection: Connection) -> Health:
-    sqlite = connection.dialect.name == "sqlite"
-    settings = {"compare_type": True, "target_metadata": METADATA}
-    context = MigrationContext.configure(connection, opts=settings)
-    drift = tuple(_words(step) for step in compare_metadata(context, METADATA))
-    damage = tuple(_sqlite_damage(connection)) if sqlite else ()
-    dangling = tuple(_sqlite_dangling(connection)) if sqlite else tuple(_unchecked(connection))
-    bare = select(func.count()).select_from(PLANS.outerjoin(PLAN_PAYLOADS))
-    bare = bare.where(PLAN_PAYLOADS.c.plan_id.is_(None))
-    if missing := connection.scalar(bare):
-        damage += (f"{missing} plans without payload",)
-    return Health(
-        revision=read_schema(connection).revision, drift=drift, damage=damage, dangling=dangling
-    )
-
-
-def _words(step: object) -> str:
-    """One difference as alembic reports it, for people: ``add_table runs``."""
-    while isinstance(step, list):
-        step = step[0]
-    if not isinstance(step, tuple):
-        return str(step)
-    parts = [getattr(part, "name", part) for part in step if part is not None]
-    return " ".join(str(part) for part in parts if isinstance(part, str))
-
-
-def _sqlite_damage(connection: Connection) -> Iterator[str]:
-    for (line,) in connection.exec_driver_sql("PRAGMA integrity_check"):
-        if line != "ok":
-            yield line
-    for table in METADATA.tables.values():
-        key = table.primary_key.columns.values()[0]
-        for column in (c for c in table.columns if c.type.__class__.__name__ == "JSON"):
-            query = select(key).where(column.is_not(None), func.json_valid(column) == 0)
-            for row_id in connection.scalars(query):
-                yield f"{table.name} {row_id}: {column.name} is no JSON"
-
-
-def _sqlite_dangling(connection: Connection) -> Iterator[str]:
-    for table, row, parent, _ in connection.exec_driver_sql("PRAGMA foreign_key_check"):
-        yield f"{table} row {row} refers to a row of {parent} that is not there"
-
-
-def _unchecked(connection: Connection) -> Iterator[str]:
-    """PostgreSQL enforces references and JSON itself, unless somebody switched that off."""
-    names = inspect(connection).get_table_names()
-    query = "SELECT conname, conrelid::regclass::text FROM pg_constraint WHERE NOT convalidated"
-    for constraint, table in connection.exec_driver_sql(query):
-        if table.split(".")[-1] in names:
-            yield f"{table}: the constraint {constraint} was never validated"
 
 
 def known_revisions() -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,8 +12,10 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, ins
 from arachne_opt.db.ids import id_range, new_id
 from arachne_opt.db.models import CLUSTERS, COST_MODELS, PLAN_PAYLOADS, PLANS, PROBLEMS, RUNS
 from arachne_opt.db.upsert import ensure_row
-from arachne_opt.errors import DisagreementError, InputError
+from arachne_opt.errors import DisagreementError, InputError, StoreError
 from arachne_opt.records import PlanRecord, PlanSummary
+
+LOG = logging.getLogger(__name__)
 
 _SHOWN_CANDIDATES = 5
 
@@ -63,17 +66,33 @@ def insert_plan(connection: Connection, record: PlanRecord) -> PlanRecord:
 
 
 def best_plan(connection: Connection, fingerprint: str) -> PlanRecord | None:
-    """The plan of a problem with the lowest objective, then the highest bound, then the oldest."""
+    """The plan of a problem with the lowest objective, then the highest bound, then the oldest.
+
+    A plan whose payload is damaged is passed over, with a warning that names it.
+    """
     query = _full().where(PROBLEMS.c.fingerprint == fingerprint)
-    query = query.order_by(PLANS.c.objective_us, PLANS.c.bound_us.desc(), PLANS.c.id).limit(1)
-    row = connection.execute(query).one_or_none()
-    return None if row is None else _record(row)
+    query = query.order_by(PLANS.c.objective_us, PLANS.c.bound_us.desc(), PLANS.c.id)
+    try:
+        row = connection.execute(query.limit(1)).one_or_none()
+        return None if row is None else _record(row)
+    except ValueError:
+        ids = connection.scalars(query.with_only_columns(PLANS.c.id)).all()
+    for plan_id in ids:
+        try:
+            return _plan(connection, plan_id)
+        except StoreError as error:
+            LOG.warning("%s", error)
+    return None
 
 
 def plan_by_prefix(connection: Connection, prefix: str) -> PlanRecord:
-    """The plan whose id starts with ``prefix``."""
-    plan_id = plan_id_by_prefix(connection, prefix)
-    return _record(connection.execute(_full().where(PLANS.c.id == plan_id)).one())
+    """The plan whose id starts with ``prefix``.
+
+    Raises:
+        InputError: no plan has such an id, or several have.
+        StoreError: its payload is damaged.
+    """
+    return _plan(connection, plan_id_by_prefix(connection, prefix))
 
 
 def plan_id_by_prefix(connection: Connection, prefix: str) -> str:
@@ -175,8 +194,19 @@ def _full() -> Select[Any]:
     return select(*_COLUMNS, payload.problem, payload.plan).select_from(source)
 
 
+def _plan(connection: Connection, plan_id: str) -> PlanRecord:
+    try:
+        return _record(connection.execute(_full().where(PLANS.c.id == plan_id)).one())
+    except ValueError as error:
+        what = f"the stored plan {plan_id} is damaged: {error}"
+        raise StoreError(what, hint=f"`arachne plans delete {plan_id}`") from error
+
+
 def _record(row: Row[Any]) -> PlanRecord:
     values = dict(row._mapping)
+    for name in ("problem", "plan", "versions"):
+        if not isinstance(values[name], dict):
+            raise ValueError(f"its {name} is no JSON object")
     values["created_at"] = row.created_at.isoformat(timespec="microseconds")
     return PlanRecord(**values)
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, insert, select
 from arachne_opt.db.ids import id_range, new_id
 from arachne_opt.db.models import MEASUREMENTS, MODELS, PLANS, RUNS
 from arachne_opt.db.upsert import ensure_row
-from arachne_opt.errors import InputError
+from arachne_opt.errors import InputError, StoreError
 from arachne_opt.records import Measurement, RunRecord, RunSummary
 
 _STORED = tuple(f.name for f in fields(Measurement) if f.name != "model")
@@ -94,17 +94,23 @@ def run_by_prefix(connection: Connection, prefix: str) -> RunRecord:
 
     Raises:
         InputError: no run has such an id, or several have.
+        StoreError: its report is damaged.
     """
-    query = select(RUNS).where(RUNS.c.id.between(*id_range(prefix))).order_by(RUNS.c.id)
-    rows = connection.execute(query.limit(_SHOWN_CANDIDATES + 1)).all()
-    if not rows:
+    within = RUNS.c.id.between(*id_range(prefix))
+    query = select(RUNS.c.id).where(within).order_by(RUNS.c.id).limit(_SHOWN_CANDIDATES + 1)
+    ids = connection.scalars(query).all()
+    if not ids:
         raise InputError(f"no run has the id {prefix!r}", hint="an id from `arachne runs list`")
-    if len(rows) > 1:
-        shown = ", ".join(row.id for row in rows[:_SHOWN_CANDIDATES])
+    if len(ids) > 1:
+        shown = ", ".join(ids[:_SHOWN_CANDIDATES])
         what = f"several runs have ids that start with {prefix!r}: {shown}"
         raise InputError(what, hint="more digits")
-    values = dict(rows[0]._mapping)
-    values["created_at"] = values["created_at"].isoformat(timespec="microseconds")
+    try:
+        row = connection.execute(select(RUNS).where(RUNS.c.id == ids[0])).one()
+    except ValueError as error:
+        raise StoreError(f"the report of the stored run {ids[0]} is damaged: {error}") from error
+    values = dict(row._mapping)
+    values["created_at"] = row.created_at.isoformat(timespec="microseconds")
     return RunRecord(**values)
 
 

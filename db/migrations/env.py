@@ -12,6 +12,7 @@ from sqlalchemy import Connection, delete, insert
 
 from arachne_opt import __version__
 from arachne_opt.db.models import METADATA, SCHEMA_HISTORY
+from arachne_opt.errors import StoreError
 
 # One number for all arachne databases of a server, from "arachne" in ASCII.
 UPGRADE_LOCK = 0x61726163686E65
@@ -52,7 +53,7 @@ def run(connection: Connection) -> None:
         if connection.dialect.name == "sqlite":
             broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
             if broken is not None:
-                raise RuntimeError(f"the migration broke a foreign key: {tuple(broken)}")
+                raise StoreError(f"the upgrade would break a reference: {tuple(broken)}")
 
 
 run(context.config.attributes["connection"])
