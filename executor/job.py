@@ -123,6 +123,12 @@ class ReplayJob:
         planned_s = (placement.end_us - placement.start_us) / 1e6
         return max(self.timeout_floor_s, self.timeout_factor * planned_s)
 
+    @property
+    def iteration_timeout_s(self) -> float:
+        """Time after which a whole iteration counts as stuck."""
+        planned_s = max(it.plan.makespan_us for it in self.iterations) / 1e6
+        return self.timeout_floor_s + self.timeout_factor * planned_s
+
 
 def check_world_size(job: ReplayJob, world_size: int) -> None:
     """Refuses a run whose number of ranks is not the number of devices that the plans are for."""

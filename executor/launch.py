@@ -22,6 +22,7 @@ from arachne_opt.errors import InputError, RunError
 from arachne_opt.executor.failures import failure_of
 from arachne_opt.executor.job import ReplayJob, check_world_size
 from arachne_opt.executor.job_json import job_to_json, read_json
+from arachne_opt.executor.pixel_files import check_files
 from arachne_opt.executor.report import ReplayReport, report_from_json
 
 # Rank 0 writes lines that begin like this on stdout; all other output is talk of libraries.
@@ -85,6 +86,8 @@ def run_local(
     """The report of a job run by ``world_size`` processes on this machine.
 
     Args:
+        job: what to run.
+        world_size: number of processes, the number of devices that the plans are for.
         on_progress: called after every step.
         folder: where job, report and errors are kept; a temporary folder where None.
 
@@ -93,6 +96,8 @@ def run_local(
         RunError: a rank failed; names the rank and its last words.
     """
     check_world_size(job, world_size)
+    for iteration in job.iterations:
+        check_files(iteration.batches.micro_batches)
     value = launch(job_to_json(job), world_size, on_progress=on_progress, folder=folder)
     return report_from_json(value)
 

@@ -20,6 +20,7 @@ from arachne_opt.executor.job_json import (
 )
 from arachne_opt.executor.launch import ProgressCallback, launch
 from arachne_opt.executor.model_config import ModelChoice
+from arachne_opt.executor.pixel_files import check_files
 from arachne_opt.fields import Fields
 from arachne_opt.records import Measurement
 from arachne_opt.workload import MicroBatch
@@ -98,6 +99,7 @@ def measure_local(
     if max(job.degrees) > world_size:
         what = f"degree {max(job.degrees)} is wider than the {world_size} ranks"
         raise InputError(what, hint=f"degrees up to {world_size}")
+    check_files(job.batches)
     value = launch(measure_job_to_json(job), world_size, on_progress=on_progress)
     return measurements_from_json(value)
 

@@ -77,7 +77,7 @@ class IterationReport:
         measured_us: from the common start to the end of the last task.
         sync_us: gradient synchronisation of the slowest rank.
         optimizer_us: optimizer step of the slowest rank.
-        overhead_us: median time per task that a rank spent on neither a task nor waiting.
+        overhead_us: mean time per task that the slowest rank spent on neither a task nor waiting.
     """
 
     name: str

@@ -1,0 +1,81 @@
+"""Setting up a rank: its device, its threads, the default process group."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from arachne_opt.errors import InputError, RunError
+
+
+def pick_device(wanted: str) -> torch.device:
+    """The device of this rank.
+
+    Raises:
+        InputError: CUDA was asked for and is not there, or has fewer devices than ranks here.
+    """
+    available = torch.cuda.is_available()
+    if wanted == "cuda" and not available:
+        raise InputError("CUDA is not available", hint="--device cpu")
+    if wanted == "cpu" or not available:
+        return torch.device("cpu")
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    if local >= torch.cuda.device_count():
+        what = f"rank {local} of this machine has no GPU of its own"
+        raise InputError(f"{what}: there are {torch.cuda.device_count()}", hint="--device cpu")
+    torch.cuda.set_device(local)
+    return torch.device("cuda", local)
+
+
+def start_group(device: torch.device, timeout_s: float) -> None:
+    """Joins the ranks that torchrun started; CPU tensors go through gloo, GPU ones through NCCL."""
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+
+
+def meet() -> None:
+    """Returns when all ranks are here; blocks in gloo, which does not spin."""
+    dist.all_reduce(torch.zeros(1))
+
+
+def sum_over_ranks(value: float) -> float:
+    """The sum of a number of each rank, in double precision."""
+    total = torch.tensor(value, dtype=torch.float64)
+    dist.all_reduce(total)
+    return total.item()
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits for the work queued on a GPU, so that a clock read next is true."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+class Clock:
+    """Microseconds since the ranks last met."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._zero = time.perf_counter()
+
+    def restart(self) -> None:
+        """Meets all ranks and counts from now."""
+        synchronize(self._device)
+        meet()
+        self._zero = time.perf_counter()
+
+    def now_us(self) -> int:
+        """Time since then, with all queued work done."""
+        synchronize(self._device)
+        return round((time.perf_counter() - self._zero) * 1e6)
+
+
+def require_group() -> None:
+    """Refuses to go on where the ranks have not been joined."""
+    if not dist.is_initialized():
+        hint = "torchrun, or torch.distributed.init_process_group first"
+        raise RunError("there is no process group", hint=hint)

@@ -1,0 +1,103 @@
+"""Latents on their way from the ranks that encoded to the ranks that denoise.
+
+After encoding, every rank of the producing group holds the latents of the whole micro-batch. Each
+consuming rank needs its token window only. A consumer that produced, too, keeps its window and
+nothing moves; each other one gets it straight from one producer. Sends and receives are posted at
+the same place in the plan's order on all ranks and never block there: the sender goes on, the
+receiver waits when its task starts. So no rank can wait in a circle.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from arachne_opt.executor.sequence_parallel import Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One hand-off.
+
+    Args:
+        cascade: index of the cascade; tags the messages.
+        counts: tokens of each consumer.
+        clips: size of the micro-batch.
+        features: values of a token.
+    """
+
+    cascade: int
+    producers: tuple[int, ...]
+    consumers: tuple[int, ...]
+    counts: tuple[int, ...]
+    clips: int
+    features: int
+
+    def senders(self) -> dict[int, int]:
+        """The producer that serves each consumer which did not produce; the load is spread."""
+        missing = [rank for rank in self.consumers if rank not in self.producers]
+        count = len(self.producers)
+        return {rank: self.producers[i % count] for i, rank in enumerate(missing)}
+
+    def size(self, consumer: int) -> tuple[int, int, int]:
+        """Shape of what a consumer needs."""
+        return self.clips, self.counts[self.consumers.index(consumer)], self.features
+
+    def moved_bytes(self) -> int:
+        """Bytes that go from rank to rank, in single precision."""
+        return sum(4 * torch.Size(self.size(rank)).numel() for rank in self.senders())
+
+
+class HandOff:
+    """A rank's hand-offs within one iteration."""
+
+    def __init__(self, rank: int, device: torch.device) -> None:
+        self._rank, self._device = rank, device
+        self._sent: list[tuple[dist.Work | None, Tensor]] = []
+        self._inbox: dict[int, tuple[Tensor, dist.Work | None]] = {}
+        self.sent_bytes: dict[int, int] = defaultdict(int)
+
+    def exchange(self, route: Route, whole_BNP: Tensor | None) -> None:
+        """Sends, keeps or asks for windows; returns at once.
+
+        Args:
+            route: the hand-off.
+            whole_BNP: all tokens, on a producer; None elsewhere.
+        """
+        for consumer, producer in route.senders().items():
+            if self._rank == producer and whole_BNP is not None:
+                self._send(route, consumer, _window_of(route, consumer, whole_BNP))
+            elif self._rank == consumer:
+                tokens = torch.empty(route.size(consumer), device=self._device)
+                work = dist.irecv(tokens, producer, tag=route.cascade)
+                self._inbox[route.cascade] = tokens, work
+        if whole_BNP is not None and self._rank in route.consumers:
+            self._inbox[route.cascade] = _window_of(route, self._rank, whole_BNP), None
+
+    def take(self, cascade: int) -> Tensor:
+        """This rank's window of a micro-batch; waits until it is there."""
+        tokens, work = self._inbox.pop(cascade)
+        if work is not None:
+            work.wait()
+        return tokens
+
+    def finish(self) -> None:
+        """Waits until all that was sent has arrived."""
+        for work, _ in self._sent:
+            if work is not None:
+                work.wait()
+        self._sent.clear()
+
+    def _send(self, route: Route, consumer: int, tokens: Tensor) -> None:
+        # The tensor is kept with its message: it must live until the message has left.
+        self._sent.append((dist.isend(tokens, consumer, tag=route.cascade), tokens))
+        self.sent_bytes[route.cascade] += tokens.numel() * tokens.element_size()
+
+
+def _window_of(route: Route, consumer: int, whole_BNP: Tensor) -> Tensor:
+    window = Window(counts=route.counts, index=route.consumers.index(consumer))
+    return whole_BNP[:, window.own].contiguous()
