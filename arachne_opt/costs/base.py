@@ -27,5 +27,16 @@ class CostModel(Protocol):
 
         Options that do not fit the device's memory are included: who builds the problem tells
         the user why nothing fits.
+
+        Raises:
+            InputError: the model knows nothing about such a task, shape or device type.
         """
+        ...
+
+    def why_illegal(self, task: str, degree: int) -> str | None:
+        """Why a task never runs at a degree, with the legal ones; None where it may."""
+        ...
+
+    def input_bytes(self, task: str, batch: MicroBatch) -> int:
+        """Size of what the task before hands over, 0 for the first task."""
         ...

@@ -1,0 +1,352 @@
+"""Costs from measurements: exact shapes as measured, others by interpolation in tokens and clips.
+
+JSON ``arachne.cost-table/1``. Text tokens do not count: a measurement holds for its video shape.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import statistics
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from arachne_opt.canonical import digest
+from arachne_opt.cascade.problem import Option
+from arachne_opt.cluster import DeviceType
+from arachne_opt.errors import InputError
+from arachne_opt.fields import Fields
+from arachne_opt.models import ModelSpec, model_spec
+from arachne_opt.records import Measurement
+from arachne_opt.suggest import did_you_mean
+from arachne_opt.workload import MicroBatch, Shape
+
+TABLE_FORMAT = "arachne.cost-table/1"
+
+# Beyond the measured range a prediction grows in proportion, up to this factor.
+DEFAULT_REACH = 1.25
+
+_ROW = (
+    "task",
+    "device_type",
+    "degree",
+    "batch",
+    "frames",
+    "height",
+    "width",
+    "duration_us",
+    "memory_bytes",
+)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRow:
+    """One measured shape at one degree."""
+
+    task: str
+    device_type: str
+    degree: int
+    batch: int
+    shape: Shape
+    duration_us: int
+    memory_bytes: int
+
+    def __post_init__(self) -> None:
+        if min(self.degree, self.batch, self.duration_us) < 1 or self.memory_bytes < 0:
+            raise InputError(f"degree, batch and duration must be positive, not {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """Non-decreasing cost over tokens, for one number of clips."""
+
+    tokens: tuple[int, ...]
+    costs: tuple[float, ...]
+
+    def at(self, tokens: int, reach: float) -> float | None:
+        """Interpolated cost; in proportion outside the range, None beyond ``reach``."""
+        first, last = self.tokens[0], self.tokens[-1]
+        if tokens > last:
+            return self.costs[-1] * tokens / last if tokens <= last * reach else None
+        if tokens < first:
+            return self.costs[0] * tokens / first if tokens * reach >= first else None
+        right = bisect_right(self.tokens, tokens)
+        if right == len(self.tokens):
+            return self.costs[-1]
+        low, high = self.tokens[right - 1], self.tokens[right]
+        share = (tokens - low) / (high - low)
+        return self.costs[right - 1] + share * (self.costs[right] - self.costs[right - 1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableCostModel:
+    """Predicts from measured rows.
+
+    A measured shape keeps its measured cost. Between measured token counts the cost is piecewise
+    linear and never falls with tokens; between measured clip counts it is linear in clips. Outside
+    it grows in proportion, to ``reach`` times the range and no further.
+
+    Args:
+        rows: measurements; of several of one shape and degree the median counts.
+        reach: how far beyond the measured range, as a factor of at least 1.
+    """
+
+    model: ModelSpec
+    rows: tuple[CostRow, ...]
+    reach: float = DEFAULT_REACH
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise InputError(f"the cost table of {self.model.name} has no rows")
+        if not 1 <= self.reach <= 10:
+            raise InputError(f"the reach is a factor between 1 and 10, not {self.reach}")
+        for row in self.rows:
+            if row.task == "denoise" and (reason := self.model.why_illegal(row.degree)):
+                raise InputError(reason, where=f"cost table of {self.model.name}")
+
+    @classmethod
+    def from_measurements(
+        cls,
+        model: ModelSpec,
+        measurements: Iterable[Measurement],
+        *,
+        reach: float = DEFAULT_REACH,
+    ) -> TableCostModel:
+        """The table of measurements of one model; one of another model is an error."""
+        found = tuple(measurements)
+        for other in (m.model for m in found if m.model != model.name):
+            what = f"a measurement is of model {other!r}, the table is of {model.name!r}"
+            raise InputError(what)
+        rows = tuple(
+            CostRow(
+                task=m.task,
+                device_type=m.device_type,
+                degree=m.degree,
+                batch=m.batch,
+                shape=Shape(frames=m.frames, height=m.height, width=m.width),
+                duration_us=m.duration_us,
+                memory_bytes=m.memory_bytes,
+            )
+            for m in found
+        )
+        return cls(model=model, rows=rows, reach=reach)
+
+    @cached_property
+    def version(self) -> str:
+        """Digest of the table."""
+        value = cost_table_to_json(self)
+        value["rows"] = sorted(value["rows"], key=lambda row: [row[key] for key in _ROW])
+        return f"table:{digest(value)[:16]}"
+
+    @cached_property
+    def task_names(self) -> tuple[str, ...]:
+        """Tasks that were measured: encode, denoise, then others in order of appearance."""
+        found = dict.fromkeys(row.task for row in self.rows)
+        usual = [name for name in ("text", "encode", "denoise") if name in found]
+        return (*usual, *(name for name in found if name not in usual))
+
+    def why_illegal(self, task: str, degree: int) -> str | None:
+        """Why a degree does not divide the heads; what was not measured is merely absent."""
+        return self.model.why_illegal(degree) if task == "denoise" else None
+
+    def input_bytes(self, task: str, batch: MicroBatch) -> int:
+        """Latents of the micro-batch, where an encoder hands them to the transformer."""
+        if task != "denoise" or self.task_names[0] == "denoise":
+            return 0
+        return self.model.latent_bytes(batch.shape) * batch.size
+
+    def options(self, task: str, batch: MicroBatch, device_type: DeviceType) -> tuple[Option, ...]:
+        """Options at every measured degree within reach of the micro-batch."""
+        degrees = self._degrees(task, device_type.name)
+        options: list[Option] = []
+        missed: list[int] = []
+        for degree in degrees:
+            key = (task, device_type.name, degree)
+            duration, memory = (self._predict(key, batch, which) for which in (0, 1))
+            if duration is None or memory is None:
+                missed.append(degree)
+                continue
+            options.append(Option(degree=degree, duration_us=max(1, duration), memory_bytes=memory))
+        if not options:
+            raise InputError(
+                self._out_of_reach(task, batch, device_type.name),
+                where=f"micro-batch {batch.id}",
+                hint="measuring that shape, or the analytic cost model",
+            )
+        if missed:
+            _log.info("%s %s: not measured near enough at %s", task, batch.label, missed)
+        return tuple(options)
+
+    @cached_property
+    def _measured(self) -> Mapping[tuple[str, str, int], Mapping[tuple[int, Shape], list[CostRow]]]:
+        """Rows by task, device type and degree, then by clips and shape."""
+        found: dict[tuple[str, str, int], dict[tuple[int, Shape], list[CostRow]]] = {}
+        for row in self.rows:
+            cell = found.setdefault((row.task, row.device_type, row.degree), {})
+            cell.setdefault((row.batch, row.shape), []).append(row)
+        return found
+
+    @cached_property
+    def _curves(self) -> dict[tuple[str, str, int], dict[int, tuple[_Curve, _Curve]]]:
+        """By task, device type and degree, then by clips: curves of duration and of memory."""
+        return {
+            key: {
+                batch: (self._curve(cells, batch, 0), self._curve(cells, batch, 1))
+                for batch in sorted({batch for batch, _ in cells})
+            }
+            for key, cells in self._measured.items()
+        }
+
+    def _curve(
+        self, cells: Mapping[tuple[int, Shape], list[CostRow]], batch: int, which: int
+    ) -> _Curve:
+        by_tokens: dict[int, list[float]] = defaultdict(list)
+        for (clips, shape), rows in cells.items():
+            if clips == batch:
+                by_tokens[self.model.tokens(shape)].append(_median(rows)[which])
+        tokens = tuple(sorted(by_tokens))
+        means = [statistics.fmean(by_tokens[t]) for t in tokens]
+        return _Curve(tokens, tuple(non_decreasing(means)))
+
+    def _predict(self, key: tuple[str, str, int], batch: MicroBatch, which: int) -> int | None:
+        """Duration (0) or memory (1) of a micro-batch; None where nothing near was measured."""
+        if exact := self._measured[key].get((batch.size, batch.shape)):
+            return _median(exact)[which]
+        curves, tokens = self._curves[key], self.model.tokens(batch.shape)
+        if batch.size in curves:
+            return _whole(curves[batch.size][which].at(tokens, self.reach))
+        return _whole(self._between_clips(curves, batch.size, tokens, which))
+
+    def _between_clips(
+        self, curves: Mapping[int, tuple[_Curve, _Curve]], size: int, tokens: int, which: int
+    ) -> float | None:
+        """Linear between the nearest measured clip counts, in proportion beyond them."""
+        known = {
+            clips: cost
+            for clips, pair in curves.items()
+            if (cost := pair[which].at(tokens, self.reach)) is not None
+        }
+        below = max((clips for clips in known if clips < size), default=None)
+        above = min((clips for clips in known if clips > size), default=None)
+        if below is not None and above is not None:
+            share = (size - below) / (above - below)
+            return known[below] + share * (max(known[above], known[below]) - known[below])
+        nearest = below if below is not None else above
+        if nearest is None or max(size, nearest) > min(size, nearest) * self.reach:
+            return None
+        return known[nearest] * size / nearest
+
+    def _degrees(self, task: str, device_type: str) -> list[int]:
+        if task not in self.task_names:
+            what = f"the cost table has no task {task!r}; it has {', '.join(self.task_names)}"
+            raise InputError(what)
+        types = sorted({row.device_type for row in self.rows if row.task == task})
+        if device_type not in types:
+            what = f"the cost table has no {task} on {device_type!r}"
+            what += f"{did_you_mean(device_type, types)}; it has {', '.join(types)}"
+            raise InputError(what, hint="measuring there, or the analytic cost model")
+        return sorted(k for name, kind, k in self._measured if (name, kind) == (task, device_type))
+
+    def _out_of_reach(self, task: str, batch: MicroBatch, device_type: str) -> str:
+        """What is missing, beside what was measured."""
+        cells = {
+            cell
+            for (name, kind, _), rows in self._measured.items()
+            if (name, kind) == (task, device_type)
+            for cell in rows
+        }
+        near = sorted(cells, key=lambda cell: (abs(cell[0] - batch.size), cell[1]))[:4]
+        shapes = ", ".join(f"{clips}x{shape}" for clips, shape in near)
+        far = f"beyond {self.reach} times what was measured"
+        return f"{task} of {batch.label} on {device_type} lies {far}; nearest are {shapes}"
+
+
+def cost_table_to_json(table: TableCostModel) -> dict[str, Any]:
+    """JSON values that ``cost_table_from_json`` reads back."""
+    rows = [
+        {
+            "task": row.task,
+            "device_type": row.device_type,
+            "degree": row.degree,
+            "batch": row.batch,
+            "frames": row.shape.frames,
+            "height": row.shape.height,
+            "width": row.shape.width,
+            "duration_us": row.duration_us,
+            "memory_bytes": row.memory_bytes,
+        }
+        for row in table.rows
+    ]
+    head = {"format": TABLE_FORMAT, "model": table.model.name, "reach": table.reach}
+    return {**head, "rows": rows}
+
+
+def cost_table_from_json(value: object, where: str) -> TableCostModel:
+    """Reads a table back.
+
+    Raises:
+        InputError: another format, an unknown or missing key, or a value of the wrong type.
+    """
+    top = Fields(value, where, ("format", "model", "reach", "rows"))
+    top.require_format(TABLE_FORMAT)
+    rows = [
+        _row(Fields(raw, f"{where}: row {number}", _ROW))
+        for number, raw in enumerate(top.items("rows"), 1)
+    ]
+    reach = top.number("reach", DEFAULT_REACH)
+    return TableCostModel(model=model_spec(top.text("model")), rows=tuple(rows), reach=reach)
+
+
+def read_cost_table(path: str | Path) -> TableCostModel:
+    """The table of a JSON file."""
+    file = Path(path)
+    try:
+        value = json.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the cost table: {error}", where=str(file)) from error
+    return cost_table_from_json(value, str(file))
+
+
+def non_decreasing(values: Sequence[float]) -> list[float]:
+    """The nearest non-decreasing sequence in least squares (pool adjacent violators)."""
+    blocks: list[tuple[float, int]] = []
+    for value in values:
+        mean, count = value, 1
+        while blocks and blocks[-1][0] > mean:
+            before, size = blocks.pop()
+            mean = (before * size + mean * count) / (size + count)
+            count += size
+        blocks.append((mean, count))
+    return [mean for mean, count in blocks for _ in range(count)]
+
+
+def _row(fields: Fields) -> CostRow:
+    return CostRow(
+        task=fields.text("task"),
+        device_type=fields.text("device_type"),
+        degree=fields.integer("degree", minimum=1),
+        batch=fields.integer("batch", minimum=1),
+        shape=Shape(
+            frames=fields.integer("frames", minimum=1),
+            height=fields.integer("height", minimum=1),
+            width=fields.integer("width", minimum=1),
+        ),
+        duration_us=fields.integer("duration_us", minimum=1),
+        memory_bytes=fields.integer("memory_bytes", 0),
+    )
+
+
+def _median(rows: Sequence[CostRow]) -> tuple[int, int]:
+    """Median duration and memory of repeated measurements, rounded up."""
+    duration = statistics.median(row.duration_us for row in rows)
+    return -int(-duration // 1), -int(-statistics.median(row.memory_bytes for row in rows) // 1)
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else -int(-value // 1)
