@@ -3,7 +3,7 @@
 The public names; importing them loads no torch:
 
 - ``job``: ``ReplayJob``, ``ReplayIteration``, ``check_world_size``; ``job_json``: their JSON form.
-- ``model_config``: ``ModelChoice``, ``ModelConfig``, ``PRESETS``.
+- ``model_config``: ``ModelChoice``, ``ModelConfig``.
 - ``report``: ``ReplayReport`` and ``run_records``, ``measurements`` for the database.
 - ``launch``: ``compose(job_path, world_size, report_path)`` and
   ``run_local(job, world_size, on_progress=...)``.

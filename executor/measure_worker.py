@@ -32,8 +32,8 @@ class Meter:
     def __init__(self, job: MeasureJob, watchdog: Watchdog) -> None:
         device = pick_device(job.device)
         self._job, self._watchdog = job, watchdog
-        self._memory = PeakMemory(device)
         self._adapter = build_adapter(job.model, device)
+        self._memory = PeakMemory((self._adapter.vae, self._adapter.transformer), device)
         # Gradients take their place in memory, as in training.
         self._buckets = GradientBuckets(self._adapter.transformer.parameters())
         self._pool = GroupPool()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import torch
+from torch import nn
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -13,14 +15,18 @@ _RESET_PEAK = "5"  # proc(5): resets VmHWM to the current resident size
 
 
 class PeakMemory:
-    """Peak since the last reset, less what the process held when this was made (CPU only).
+    """Peak since the last reset. On a CPU what the process held beside the weights is left out.
 
-    Make it before the model, so that weights count and libraries do not.
+    Args:
+        modules: the model, just made; its weights count.
+        device: where it lives.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
         self._device = device
-        self._base = _resident("VmRSS")
+        tensors = [t for m in modules for t in (*m.parameters(), *m.buffers())]
+        weights = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        self._base = max(0, _resident("VmRSS") - weights)
 
     def reset(self) -> None:
         """Starts a new measurement."""

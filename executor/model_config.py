@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from arachne_opt.errors import InputError
+from arachne_opt.models import ModelSpec, model_spec
 from arachne_opt.suggest import did_you_mean
 from arachne_opt.workload import Shape
 
 FAMILIES = ("toy", "wan")
+
+_REAL_VAE_CHANNELS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +28,9 @@ class ModelConfig:
     """A video diffusion transformer with its VAE.
 
     Args:
-        vae_dim: channels of the first VAE block.
+        vae_dim: channels of the VAE at full resolution.
+        vae_multipliers: channels of each level of the VAE over ``vae_dim``.
+        vae_blocks: residual blocks of each level.
         patch: latents per token in time, height and width.
         text_length: text tokens that the transformer sees; texts are cut or padded to it.
         tile: edge in pixels above which the VAE encodes in tiles.
@@ -38,19 +43,21 @@ class ModelConfig:
     layers: int
     ffn_dim: int
     vae_dim: int
-    latent_channels: int = 16
-    text_dim: int = 32
-    text_length: int = 16
-    patch: tuple[int, int, int] = (1, 2, 2)
-    temporal_factor: int = 4
-    spatial_factor: int = 8
-    tile: int = 64
-    tile_stride: int = 48
+    vae_multipliers: tuple[int, ...]
+    vae_blocks: int
+    latent_channels: int
+    text_dim: int
+    text_length: int
+    patch: tuple[int, int, int]
+    temporal_factor: int
+    spatial_factor: int
+    tile: int
+    tile_stride: int
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
-            what = f"unknown model family {self.family!r}{did_you_mean(self.family, FAMILIES)}"
-            raise InputError(what, hint=f"one of {', '.join(FAMILIES)}")
+            what = f"the runtime cannot run models of the family {self.family!r}"
+            raise InputError(what, hint=f"a model of the families {', '.join(FAMILIES)}")
         sizes = (self.heads, self.head_dim, self.layers, self.ffn_dim, self.vae_dim)
         if min(*sizes, self.latent_channels, self.text_dim, self.text_length, *self.patch) < 1:
             raise InputError("all sizes of a model must be at least 1", where=self.family)
@@ -107,10 +114,32 @@ class ModelConfig:
         return 4 * clips * self.token_count(shape) * self.token_features
 
 
-PRESETS: Mapping[str, ModelConfig] = {
-    "toy": ModelConfig(family="toy", heads=4, head_dim=12, layers=2, ffn_dim=96, vae_dim=8),
-    "tiny-wan": ModelConfig(family="wan", heads=4, head_dim=12, layers=2, ffn_dim=96, vae_dim=8),
-}
+def config_of(spec: ModelSpec) -> ModelConfig:
+    """The sizes of a published or built-in model.
+
+    Raises:
+        InputError: the runtime has no adapter for its family.
+    """
+    small = spec.vae.base_channels < _REAL_VAE_CHANNELS
+    tile, stride = (96, 72) if small else (256, 192)
+    return ModelConfig(
+        family=spec.family,
+        heads=spec.heads,
+        head_dim=spec.head_dim,
+        layers=spec.layers,
+        ffn_dim=spec.ffn,
+        vae_dim=spec.vae.base_channels,
+        vae_multipliers=spec.vae.channel_multipliers,
+        vae_blocks=spec.vae.blocks_per_level,
+        latent_channels=spec.vae.latent_channels,
+        text_dim=spec.text_width,
+        text_length=spec.text_length,
+        patch=spec.patch,
+        temporal_factor=spec.vae.temporal,
+        spatial_factor=spec.vae.spatial,
+        tile=tile,
+        tile_stride=stride,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +147,7 @@ class ModelChoice:
     """Which model to run.
 
     Args:
-        preset: name in PRESETS; random weights. Ignored by a checkpoint.
+        preset: name in ``models.MODELS``; random weights. Ignored by a checkpoint.
         overrides: sizes that differ from the preset, such as ``{"layers": 4}``.
         checkpoint: local folder in diffusers' layout (``transformer/`` and ``vae/``), Wan only.
         seed: seed of random weights.
@@ -130,9 +159,8 @@ class ModelChoice:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.checkpoint and self.preset not in PRESETS:
-            what = f"unknown model preset {self.preset!r}{did_you_mean(self.preset, PRESETS)}"
-            raise InputError(what, hint=f"one of {', '.join(PRESETS)}")
+        if not self.checkpoint:
+            self.config()
 
     @property
     def name(self) -> str:
@@ -146,13 +174,14 @@ class ModelChoice:
         """The sizes, from the preset or the checkpoint's configuration files."""
         if self.checkpoint:
             return _wan_checkpoint(Path(self.checkpoint))
-        base = PRESETS[self.preset]
+        base = config_of(model_spec(self.preset))
         known = [name for name in ModelConfig.__dataclass_fields__ if name != "family"]
         for key in self.overrides:
             if key not in known:
                 what = f"unknown model size {key!r}{did_you_mean(key, known)}"
                 raise InputError(what, where=self.preset, hint=f"one of {', '.join(known)}")
-        changed = {k: tuple(v) if k == "patch" else v for k, v in self.overrides.items()}
+        lists = ("patch", "vae_multipliers")
+        changed = {k: tuple(v) if k in lists else v for k, v in self.overrides.items()}
         return replace(base, **changed)
 
 
@@ -167,6 +196,8 @@ def _wan_checkpoint(folder: Path) -> ModelConfig:
             layers=dit["num_layers"],
             ffn_dim=dit["ffn_dim"],
             vae_dim=vae["base_dim"],
+            vae_multipliers=tuple(vae["dim_mult"]),
+            vae_blocks=vae["num_res_blocks"],
             latent_channels=dit["in_channels"],
             text_dim=dit["text_dim"],
             text_length=512,

@@ -43,11 +43,13 @@ class VideoAdapter(ABC):
 
     Attributes:
         config: sizes that decide tokens, degrees and tiles.
+        vae: the module that encodes.
         transformer: the module whose parameters are trained.
         device: where both live.
     """
 
     config: ModelConfig
+    vae: nn.Module
     transformer: nn.Module
     device: torch.device
 

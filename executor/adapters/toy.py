@@ -15,7 +15,7 @@ from arachne_opt.workload import Shape
 
 
 class ToyAdapter(VideoAdapter):
-    """Convolutions that shrink 4 frames of 8 by 8 pixels to a latent, and a transformer."""
+    """A convolution that turns 4 frames of 8 by 8 pixels into a latent, and a transformer."""
 
     def __init__(self, config: ModelConfig, seed: int, device: torch.device) -> None:
         with torch.random.fork_rng(devices=[]):
@@ -92,16 +92,10 @@ class ToyBlock(nn.Module):
         return x + mlp_gate * self.mlp(normed)
 
 
-def _encoder(config: ModelConfig) -> nn.Sequential:
-    half = config.spatial_factor // 2
-    stride = (config.temporal_factor, half, half)
-    return nn.Sequential(
-        nn.Conv3d(3, config.vae_dim, stride, stride),
-        nn.SiLU(),
-        nn.Conv3d(config.vae_dim, config.vae_dim, 3, padding=1),
-        nn.SiLU(),
-        nn.Conv3d(config.vae_dim, config.latent_channels, (1, 2, 2), (1, 2, 2)),
-    )
+def _encoder(config: ModelConfig) -> nn.Conv3d:
+    """One convolution without overlap: blocks of pixels to latents."""
+    size = (config.temporal_factor, config.spatial_factor, config.spatial_factor)
+    return nn.Conv3d(3, config.latent_channels, size, size)
 
 
 def _waves(values: Tensor, features: int) -> Tensor:

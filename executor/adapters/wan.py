@@ -22,6 +22,9 @@ from arachne_opt.workload import Shape
 
 _TRAIN_TIMESTEPS = 1000
 
+# The published models, the narrowest of which is this wide, embed time in 256 features.
+_REAL_WIDTH = 1536
+
 
 class WanAdapter(VideoAdapter):
     """AutoencoderKLWan and WanTransformer3DModel, text to video."""
@@ -156,9 +159,13 @@ def _random(choice: ModelChoice, config: ModelConfig) -> tuple[Any, Any]:
 
 
 def vae_arguments(config: ModelConfig) -> dict[str, Any]:
-    """Arguments of AutoencoderKLWan for a small VAE with the strides of the real one."""
-    arguments = {"base_dim": config.vae_dim, "z_dim": config.latent_channels, "num_res_blocks": 1}
-    arguments["dim_mult"] = [1, 1, 1, 1]
+    """Arguments of AutoencoderKLWan."""
+    arguments: dict[str, Any] = {
+        "base_dim": config.vae_dim,
+        "z_dim": config.latent_channels,
+        "num_res_blocks": config.vae_blocks,
+        "dim_mult": list(config.vae_multipliers),
+    }
     if config.latent_channels != 16:
         # The statistics of the published latents are for 16 channels.
         arguments["latents_mean"] = [0.0] * config.latent_channels
@@ -175,7 +182,7 @@ def transformer_arguments(config: ModelConfig) -> dict[str, Any]:
         "in_channels": config.latent_channels,
         "out_channels": config.latent_channels,
         "text_dim": config.text_dim,
-        "freq_dim": 32,
+        "freq_dim": 256 if config.width >= _REAL_WIDTH else 32,
         "ffn_dim": config.ffn_dim,
         "num_layers": config.layers,
     }
