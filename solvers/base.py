@@ -98,7 +98,10 @@ StopCheck = Callable[[], bool]
 class CascadeSolver(Protocol):
     """A method for the cascade placement problem."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Name under which users ask for it."""
+        ...
 
     def solve(
         self,

@@ -112,7 +112,7 @@ def _plan(scene: Scene, workload: Workload, store: PlanStore) -> tuple[list[Answ
 
     _headline("3  plans: ours, and the best with one degree for all tasks")
     cluster = read_cluster(f"CPU:{scene.ranks}")
-    costs = load_costs(scene.folder / "costs.json", None)
+    costs = load_costs(scene.folder / "costs.json", None, cluster)
     problems = build_problems(workload, cluster, costs, None)
     service, limits = PlanService(store), Limits(time_limit_s=3.0, seed=scene.seed)
     session = Session(limits=limits, solver=DEFAULT_SOLVER, use_cache=True)
@@ -157,12 +157,12 @@ def _show_comparison(report: ReplayReport, workload: Workload) -> None:
         measured[it.step % (2 * count)].append(it.measured_us)
         planned[it.step % (2 * count)] = it.planned_us
     medians = [round(statistics.median(times)) for times in measured]
-    rows = []
+    rows: list[list[str | None]] = []
     for i, iteration in enumerate(workload.iterations):
         a, b = 2 * i, 2 * i + 1
-        row = [iteration.name, planned[a], medians[a], planned[b], medians[b]]
+        times = [planned[a], medians[a], planned[b], medians[b]]
         saved = percent(1 - medians[a] / medians[b])
-        rows.append([row[0], *(format_seconds(int(us)) for us in row[1:]), saved])
+        rows.append([iteration.name, *map(format_seconds, times), saved])
     ours, theirs = sum(medians[0::2]), sum(medians[1::2])
     total = [format_seconds(us) for us in (sum(planned[0::2]), ours, sum(planned[1::2]), theirs)]
     rows.append(["all", *total, percent(1 - ours / theirs)])

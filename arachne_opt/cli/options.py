@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -113,7 +113,7 @@ def workload_options(command: Command) -> Command:
     return _apply(options, command)
 
 
-def _apply(options: list[Callable[[Command], Command]], command: Command) -> Command:
+def _apply(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command

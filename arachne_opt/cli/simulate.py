@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,6 +12,7 @@ from arachne_opt.cascade.check import check_plan
 from arachne_opt.cascade.plan import CascadePlan, plan_from_json
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.problem_json import problem_from_json
+from arachne_opt.cascade.simulate import Simulation
 from arachne_opt.cascade.simulate import simulate as run_simulation
 from arachne_opt.cli.options import OUTPUT, PATH, database_option, format_option
 from arachne_opt.cli.output import draw, emit_json, percent, write_whole
@@ -49,30 +51,37 @@ def simulate(
     )
     if trace is not None and len(pairs) > 1:
         raise InputError(f"{plan} holds {len(pairs)} plans", hint="--trace with a file of one plan")
-    bodies = [_replay(problem, found) for problem, found in pairs]
+    runs = [_replay(problem, found) for problem, found in pairs]
     if form == "json":
-        emit_json("simulation", {"plans": bodies})
+        emit_json("simulation", {"plans": [_body(*row) for row in zip(pairs, runs, strict=True)]})
     else:
-        for body, (problem, found) in zip(bodies, pairs, strict=True):
-            makespan = format_seconds(body["makespan_us"])
-            click.echo(f"{problem.name}: {makespan}, idle {percent(body['idle_share'])}")
+        for (problem, found), done in zip(pairs, runs, strict=True):
+            makespan, idle = format_seconds(done.makespan_us), percent(done.idle_share)
+            click.echo(f"{problem.name}: {makespan}, idle {idle}")
             click.echo(draw(problem, found, width))
     if trace is not None:
         write_whole(trace, json.dumps(chrome_trace(*pairs[0])))
         click.echo(f"trace written to {trace}", err=True)
 
 
-def _replay(problem: CascadeProblem, plan: CascadePlan) -> dict[str, int | float | str]:
+def _replay(problem: CascadeProblem, plan: CascadePlan) -> Simulation:
     violations = check_plan(problem, plan)
     if violations:
-        lines = "\n".join(f"  {v.code} {v.where}: {v.text}" for v in violations)
+        lines = "\n".join(f"  {violation}" for violation in violations)
         raise InputError(f"the plan is illegal:\n{lines}", where=problem.name)
-    done = run_simulation(problem, plan)
+    return run_simulation(problem, plan)
+
+
+def _body(pair: tuple[CascadeProblem, CascadePlan], done: Simulation) -> dict[str, Any]:
+    problem, plan = pair
     return {
         "name": problem.name,
         "makespan_us": done.makespan_us,
         "planned_us": plan.makespan_us,
         "idle_share": done.idle_share,
+        "busy_us": list(done.busy_us),
+        "cross_node_groups": done.cross_node_groups,
+        "peak_devices": done.peak_devices,
     }
 
 

@@ -198,9 +198,9 @@ def _problems(options: dict[str, Any]) -> tuple[CascadeProblem, ...]:
         raise click.UsageError("--workload needs --cluster FILE or a shorthand")
     from arachne_opt.cluster_file import read_cluster
 
-    costs = load_costs(options["cost_table"], options["model"])
-    workload = load_workload(options["manifest"], GroupingOptions.taken_from(options), costs.model)
     cluster = read_cluster(options["cluster"])
+    costs = load_costs(options["cost_table"], options["model"], cluster)
+    workload = load_workload(options["manifest"], GroupingOptions.taken_from(options), costs.model)
     return build_problems(workload, cluster, costs, parse_degrees(options["degrees"]))
 
 

@@ -13,11 +13,11 @@ from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cluster import Cluster
 from arachne_opt.costs.base import CostModel
 from arachne_opt.errors import InputError
+from arachne_opt.models import ModelSpec, model_spec
 from arachne_opt.workload import Workload
 
 if TYPE_CHECKING:
     from arachne_opt.grouping import Refusal
-    from arachne_opt.models import ModelSpec
 
 _SHOWN_CLIPS = 10
 
@@ -97,7 +97,7 @@ def select(workload: Workload, span: str | None) -> Workload:
     return Workload(name=workload.name, iterations=chosen)
 
 
-def load_costs(table: Path | None, model: str | None) -> CostModel:
+def load_costs(table: Path | None, model: str | None, cluster: Cluster) -> CostModel:
     """Measured costs of a table, else the analytic model of a named architecture."""
     if (table is None) == (model is None):
         raise click.UsageError("name either --costs FILE (measured) or --model NAME (analytic)")
@@ -105,11 +105,10 @@ def load_costs(table: Path | None, model: str | None) -> CostModel:
         from arachne_opt.costs.table import read_cost_table
 
         return read_cost_table(table)
-    from arachne_opt.costs.analytic import AnalyticCostModel
-    from arachne_opt.models import model_spec
+    from arachne_opt.costs.analytic import analytic_for_cluster
 
     assert model is not None
-    return AnalyticCostModel(model_spec(model))
+    return analytic_for_cluster(model_spec(model), cluster)
 
 
 def build_problems(

@@ -107,8 +107,9 @@ def train(**options: Any) -> int:  # noqa: ANN401
 def _answers(store: PlanStore, workload: Workload, options: dict[str, Any]) -> list[Answer] | None:
     """A plan for every iteration, None when the user interrupted the search."""
     # Without a measured table the analytic costs of the model that is trained serve.
-    costs = load_costs(options["cost_table"], None if options["cost_table"] else options["model"])
     cluster = read_cluster(options["cluster"])
+    table = options["cost_table"]
+    costs = load_costs(table, None if table else options["model"], cluster)
     problems = build_problems(workload, cluster, costs, parse_degrees(options["degrees"]))
     if options["plan_ids"]:
         return _named(store, problems, options["plan_ids"])

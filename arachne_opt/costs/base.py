@@ -6,11 +6,17 @@ from typing import Protocol
 
 from arachne_opt.cascade.problem import Option
 from arachne_opt.cluster import DeviceType
+from arachne_opt.models import ModelSpec
 from arachne_opt.workload import MicroBatch
 
 
 class CostModel(Protocol):
     """Predicts duration and memory of the tasks of a micro-batch."""
+
+    @property
+    def model(self) -> ModelSpec:
+        """The model whose tasks are priced: it says which shapes it takes."""
+        ...
 
     @property
     def version(self) -> str:
