@@ -9,7 +9,6 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -20,7 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from arachne_opt.db.failures import should_retry, store_errors
 from arachne_opt.db.location import Location
-from arachne_opt.errors import MissingDependencyError, StoreError
+from arachne_opt.errors import InputError, MissingDependencyError, StoreError
 
 T = TypeVar("T")
 
@@ -28,9 +27,6 @@ WAIT_S = 30.0  # for other writers, before giving up
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 _CONNECT_TIMEOUT_S = 10
-
-# Compact, in the order that was given; NaN and infinity are no JSON.
-_to_json = partial(json.dumps, separators=(",", ":"), allow_nan=False)
 
 
 class Database:
@@ -96,6 +92,14 @@ def open_database(location: Location, *, read_only: bool = False, create: bool =
         _refuse_unusable(location.path, read_only=read_only, create=create)
         engine = _sqlite_engine(location.path, mode)
     return Database(location, engine, read_only=read_only)
+
+
+def _to_json(value: object) -> str:
+    """Compact JSON in the order that was given; NaN and infinity are no JSON."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"a value cannot be stored as JSON: {error}") from error
 
 
 def _sqlite_engine(path: Path, mode: str) -> Engine:

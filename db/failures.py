@@ -66,7 +66,7 @@ def store_errors(location: Location) -> Iterator[None]:
     except DBAPIError as error:
         raise translate(error, location) from error
     except StatementError as error:
-        what = f"{_UNFIT}: {error.orig}"
+        what = str(error.orig) if isinstance(error.orig, InputError) else f"{_UNFIT}: {error.orig}"
         raise InputError(what, where=location.label) from error
     except (OverflowError, UnicodeEncodeError) as error:
         raise InputError(f"{_UNFIT}: {error}", where=location.label) from error

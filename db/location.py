@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
@@ -24,7 +24,7 @@ class Location:
         path: the file for SQLite, None for PostgreSQL.
     """
 
-    url: URL | None
+    url: URL | None = field(repr=False)
     path: Path | None
 
     @property

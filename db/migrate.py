@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from alembic import command
 from alembic.config import Config
@@ -90,10 +91,10 @@ def draft(message: str, folder: Path) -> Path:
     versions = str(MIGRATIONS / "versions").replace("%", "%%")
     places = f"{versions}:{str(folder).replace('%', '%%')}"
     settings.set_main_option("version_locations", places)
-    scratch = locate(folder / ".draft.db")
-    upgrade(str(scratch.path))
-    try:
-        with _opened(scratch) as database, database.engine.connect() as connection:
+    with TemporaryDirectory() as scratch:
+        location = locate(Path(scratch) / "scratch.db")
+        upgrade(str(location.path))
+        with _opened(location) as database, database.engine.connect() as connection:
             settings.attributes["connection"] = connection
             script = command.revision(
                 settings,
@@ -102,9 +103,6 @@ def draft(message: str, folder: Path) -> Path:
                 rev_id=number,
                 version_path=str(folder),
             )
-    finally:
-        for file in folder.glob(".draft.db*"):
-            file.unlink()
     assert script is not None
     assert not isinstance(script, list)
     return Path(script.path)

@@ -27,12 +27,13 @@ def note_step(
     """Writes which release made the step into the history of the schema."""
     connection = ctx.connection
     assert connection is not None
+    if not step.is_upgrade:
+        return  # undoing the first step takes the history away
     revision = step.up_revision_id
-    history = SCHEMA_HISTORY
-    connection.execute(delete(history).where(history.c.revision == revision))
-    if step.is_upgrade:
-        row = {"revision": revision, "app_version": __version__, "applied_at": datetime.now(UTC)}
-        connection.execute(insert(history).values(row))
+    # A step that was undone and is done again has an old line.
+    connection.execute(delete(SCHEMA_HISTORY).where(SCHEMA_HISTORY.c.revision == revision))
+    row = {"revision": revision, "app_version": __version__, "applied_at": datetime.now(UTC)}
+    connection.execute(insert(SCHEMA_HISTORY).values(row))
 
 
 def run(connection: Connection) -> None:

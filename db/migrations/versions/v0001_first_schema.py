@@ -29,9 +29,8 @@ def downgrade() -> None:
     """Leaves an empty database; the table of alembic itself stays."""
     for table in ("policies", "measurements", "runs", "plan_payloads", "plans", "problems"):
         op.drop_table(table)
-    for table in ("cost_models", "models", "clusters"):
+    for table in ("cost_models", "models", "clusters", "schema_history"):
         op.drop_table(table)
-    op.execute("DELETE FROM schema_history")
 
 
 def _id(table: str) -> tuple[sa.Column[str], sa.PrimaryKeyConstraint]:

@@ -1,0 +1,97 @@
+"""Many processes at one database: nothing lost, nothing double, nothing half."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+
+from arachne_opt.db import migrate
+from arachne_opt.db.store import PlanStore
+from tests.db.builders import fingerprint, plan_record
+from tests.db.workers import finish, start
+
+
+def test_four_processes_that_read_then_write_lose_no_update(url: str) -> None:
+    with PlanStore.open(url) as store:
+        store.add_plan(plan_record())
+        store.database.write(
+            lambda c: c.execute(text("UPDATE cost_models SET holdout_error = 0")) and None
+        )
+        finish(*[start("count_up", url, 50) for _ in range(4)])
+        query = text("SELECT holdout_error FROM cost_models")
+        assert store.database.read(lambda c: c.execute(query).scalar()) == 200
+
+
+@pytest.mark.slow
+def test_mixed_work_of_eight_processes_is_neither_lost_nor_doubled(url: str) -> None:
+    outputs = finish(*[start("mix", url, 150, seed) for seed in range(8)], timeout_s=300)
+    stored = [line for output in outputs for line in output.split()]
+    with PlanStore.open(url) as store:
+        listed = [plan.id for plan in store.list_plans(limit=10_000)]
+        query = text("SELECT count(*), count(DISTINCT fingerprint) FROM problems")
+        rows = store.database.read(lambda c: tuple(c.execute(query).one()))
+    assert sorted(listed) == sorted(stored)
+    assert len(set(stored)) == len(stored) > 0
+    assert rows[0] == rows[1] <= 5
+    assert migrate.check(url).ok
+
+
+def _killed(url: str, times: int) -> None:
+    (output,) = finish(start("store_until_killed", url, times, 1), timeout_s=300)
+    known = set(output.split())
+    assert len(known) >= times
+    health = migrate.check(url)
+    assert health.ok, health
+    with PlanStore.open(url) as store:
+        listed = {plan.id for plan in store.list_plans(limit=10_000)}
+        assert known <= listed
+        # A plan whose writer died between storing it and telling us is whole all the same.
+        for plan_id in listed - known:
+            assert len(store.get_plan(plan_id).plan["runs"]) == 200
+
+
+def test_writers_that_are_killed_leave_whole_plans_or_none(url: str) -> None:
+    _killed(url, times=15)
+
+
+@pytest.mark.slow
+def test_two_hundred_kills_leave_whole_plans_or_none(url: str) -> None:
+    _killed(url, times=200)
+
+
+def test_equal_requests_of_five_processes_are_solved_once(url: str) -> None:
+    outputs = finish(*[start("solve", url, "key", 0.5) for _ in range(5)])
+    answers = [output.split()[-1] for output in outputs]
+    assert sorted(answers) == ["found"] * 4 + ["solved"]
+    with PlanStore.open(url) as store:
+        assert len(store.list_plans(fingerprint=fingerprint("key"))) == 1
+
+
+def test_another_process_takes_over_from_one_that_is_killed(url: str) -> None:
+    first = start("solve", url, "key", 600)
+    assert first.stdout is not None
+    assert [first.stdout.readline() for _ in range(2)] == ["ready\n", "alone\n"]
+    second = start("solve", url, "key", 0)
+    assert second.stdout is not None
+    assert [second.stdout.readline() for _ in range(2)] == ["ready\n", "waits\n"]
+    first.kill()
+    first.communicate()
+    (output,) = finish(second, timeout_s=10)
+    assert output.split() == ["alone", "solved"]
+
+
+def test_four_processes_may_make_one_missing_file(tmp_path) -> None:
+    path = tmp_path / "plans.db"
+    ids = finish(*[start("open_and_store", path) for _ in range(4)])
+    assert len({line.strip() for line in ids}) == 4
+    with PlanStore.open(path) as store:
+        assert len(store.list_plans()) == 4
+    assert migrate.check(str(path)).ok
+
+
+@pytest.mark.postgres
+def test_four_upgrades_of_an_empty_server_all_succeed(postgres_url: str) -> None:
+    heads = finish(*[start("upgrade", postgres_url) for _ in range(4)])
+    assert {line.strip() for line in heads} == {migrate.head()}
+    health = migrate.check(postgres_url)
+    assert health.ok, health

@@ -1,0 +1,124 @@
+"""What other processes do in tests: `python -m tests.db.workers TASK URL …`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from sqlalchemy import text
+
+from arachne_opt.db.locks import single_flight
+from arachne_opt.db.store import PlanStore
+from tests.db.builders import fingerprint, plan_record
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    """A process with the task that the arguments name; its output is piped."""
+    command = [sys.executable, "-W", "error", "-m", "tests.db.workers", *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
+
+
+def finish(*processes: subprocess.Popen[str], timeout_s: float = 60) -> list[str]:
+    """Their outputs, once all have ended well."""
+    results = [process.communicate(timeout=timeout_s) for process in processes]
+    for process, (_, complaints) in zip(processes, results, strict=True):
+        assert process.returncode == 0, complaints
+    return [output for output, _ in results]
+
+
+def say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201  # the parent reads it
+
+
+def count_up(url: str, times: str) -> None:
+    """Reads a number and writes the next one, many times."""
+    with PlanStore.open(url) as store:
+        for _ in range(int(times)):
+            store.database.write(_count_one)
+
+
+def _count_one(connection) -> None:
+    value = connection.execute(text("SELECT holdout_error FROM cost_models")).scalar_one()
+    connection.execute(text("UPDATE cost_models SET holdout_error = :v"), {"v": value + 1})
+
+
+def mix(url: str, times: str, seed: str) -> None:
+    """Stores, finds and lists plans of a few problems, in a random order; prints the ids."""
+    dice = random.Random(int(seed))
+    with PlanStore.open(url) as store:
+        for _ in range(int(times)):
+            problem = f"p{dice.randrange(5)}"
+            choice = dice.random()
+            if choice < 0.4:
+                say(store.add_plan(plan_record(problem)).id)
+            elif choice < 0.8:
+                store.find_plan(fingerprint(problem))
+            else:
+                store.list_plans(limit=10)
+
+
+def upgrade(url: str) -> None:
+    """Brings a database to head."""
+    from arachne_opt.db import migrate
+
+    say(migrate.upgrade(url))
+
+
+def open_and_store(url: str) -> None:
+    """Opens a database, which may be missing, and stores a plan."""
+    with PlanStore.open(url) as store:
+        say(store.add_plan(plan_record()).id)
+
+
+def solve(url: str, key: str, seconds: str) -> None:
+    """Does what a solving command does: look up, or solve alone; prints which."""
+    with PlanStore.open(url) as store:
+        say("ready")
+        with single_flight(store, key, 60, on_wait=lambda: say("waits")) as alone:
+            assert alone
+            say("alone")
+            if store.find_plan(fingerprint(key)) is None:
+                time.sleep(float(seconds))
+                store.add_plan(plan_record(key))
+                say("solved")
+            else:
+                say("found")
+
+
+def store_until_killed(url: str, times: str, seed: str) -> None:
+    """Starts writers and kills each at a random moment; prints what they knew to be stored."""
+    dice = random.Random(int(seed))
+    for number in range(int(times)):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            _store_for_ever(url, writer, number)
+        os.close(writer)
+        with os.fdopen(reader) as lines:
+            known = [lines.readline() for _ in range(2 + dice.randrange(3))]
+            time.sleep(dice.uniform(0, 0.01))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            say("".join(known) + lines.read().rpartition("\n")[0])
+
+
+def _store_for_ever(url: str, pipe: int, number: int) -> None:
+    with PlanStore.open(url) as store:
+        os.write(pipe, b"\n")
+        for i in itertools.count():
+            plan = store.add_plan(plan_record(f"p{number}.{i}", cascades=200))
+            os.write(pipe, f"{plan.id}\n".encode())
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])
