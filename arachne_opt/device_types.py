@@ -11,6 +11,8 @@ accumulation, links count one direction. Sources, each the vendor's own paper:
   400 GB/s. H200: NVIDIA H200 data sheet. GH-96: GH200 data sheet, HBM3 version.
 - B200: NVIDIA DGX B200 data sheet, an eighth of the system (1,440 GB, 36 PFLOP/s with sparsity).
 - RTX-3090, RTX-4090: NVIDIA GA102 and Ada white papers, appendix tables.
+- Titan-RTX, RTX-2080: NVIDIA Turing white paper, appendix tables. RTX-2080 is the 2080 Ti with 11 GB,
+  which the public pipeline profiles call so.
 - MI300X: AMD Instinct MI300X data sheet.
 - CPU: no vendor's figures; one process of a test machine.
 """
@@ -44,11 +46,14 @@ _SHEETS: dict[str, tuple[float, float, float, float, float]] = {
     "B200": (180, 2250, 8000, 900, 400),
     "RTX-3090": (24, 71, 936, 32, 100),
     "RTX-4090": (24, 165.2, 1008, 32, 100),
+    "Titan-RTX": (24, 130.5, 672, 16, 25),
+    "RTX-2080": (11, 56.9, 616, 16, 25),
     "MI300X": (192, 1307.4, 5300, 448, 400),
     "CPU": (8, 0.05, 10, 5, 10),
 }
 
 _LINK_LATENCY_US = {"T4": 10, "L4": 10, "L40S": 10, "A10G": 10, "RTX-3090": 10, "RTX-4090": 10}
+_LINK_LATENCY_US |= {"Titan-RTX": 10, "RTX-2080": 10}
 _LINK_LATENCY_US["CPU"] = 100
 _DEFAULT_LINK_LATENCY_US = 5
 _NETWORK_LATENCY_US = 10

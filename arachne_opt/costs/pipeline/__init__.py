@@ -1,0 +1,1 @@
+"""Prices for the pipeline problem: from measured tables, estimates and analytic models."""
