@@ -70,7 +70,7 @@ class GradientBuckets:
         first = parameters[0]
         total = sum(parameter.numel() for parameter in parameters)
         bucket = torch.zeros(total, dtype=first.dtype, device=first.device)
-        parts = bucket.split([parameter.numel() for parameter in parameters])
+        parts = torch.split(bucket, [parameter.numel() for parameter in parameters])
         for parameter, part in zip(parameters, parts, strict=True):
             parameter.grad = part.view_as(parameter)
         self._buckets.append(bucket)

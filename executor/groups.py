@@ -28,7 +28,8 @@ class GroupPool:
 
     def __init__(self, bound: int = DEFAULT_BOUND) -> None:
         self._bound = bound
-        self._groups: OrderedDict[Devices, dist.ProcessGroup] = OrderedDict()
+        # torch gives a mere number to ranks outside of a group.
+        self._groups: OrderedDict[Devices, dist.ProcessGroup | int] = OrderedDict()
         self.made = 0
 
     def prepare(self, needed: Mapping[Devices, float]) -> None:
@@ -45,7 +46,7 @@ class GroupPool:
                 self._make(devices, timeout_s)
         while len(self._groups) > max(self._bound, len(needed)):
             _, old = self._groups.popitem(last=False)
-            if old is not dist.group.WORLD and old is not dist.GroupMember.NON_GROUP_MEMBER:
+            if isinstance(old, dist.ProcessGroup) and old is not dist.group.WORLD:
                 dist.destroy_process_group(old)
 
     def get(self, devices: Devices) -> dist.ProcessGroup | None:
@@ -56,9 +57,10 @@ class GroupPool:
         """
         if len(devices) == 1:
             return None
-        if devices not in self._groups:
-            raise RunError(f"there is no process group for the devices {devices}")
-        return self._groups[devices]
+        group = self._groups.get(devices)
+        if not isinstance(group, dist.ProcessGroup):
+            raise RunError(f"this rank has no process group for the devices {devices}")
+        return group
 
     def _make(self, devices: Devices, timeout_s: float) -> None:
         if len(devices) == dist.get_world_size():

@@ -19,6 +19,11 @@ WEIGHT_RULES = ("clip", "token")
 DEVICES = ("auto", "cpu", "cuda")
 TASK_CHAIN = ("encode", "denoise")
 
+DEFAULT_LEARNING_RATE = 1e-4
+DEFAULT_WEIGHT_DECAY = 0.01
+DEFAULT_TIMEOUT_FACTOR = 20.0
+DEFAULT_TIMEOUT_FLOOR_S = 60.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayIteration:
@@ -77,14 +82,14 @@ class ReplayJob:
     model: ModelChoice
     iterations: tuple[ReplayIteration, ...]
     weight_rule: str = "clip"
-    learning_rate: float = 1e-4
-    weight_decay: float = 0.01
+    learning_rate: float = DEFAULT_LEARNING_RATE
+    weight_decay: float = DEFAULT_WEIGHT_DECAY
     seed: int = 0
     epochs: int = 1
     threads_per_rank: int = 0
     device: str = "auto"
-    timeout_factor: float = 20.0
-    timeout_floor_s: float = 60.0
+    timeout_factor: float = DEFAULT_TIMEOUT_FACTOR
+    timeout_floor_s: float = DEFAULT_TIMEOUT_FLOOR_S
     save_parameters: str = ""
 
     def __post_init__(self) -> None:

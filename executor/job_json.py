@@ -10,23 +10,39 @@ from typing import Any
 from arachne_opt.cascade.plan import plan_from_json
 from arachne_opt.cascade.problem_json import problem_from_json, problem_to_json
 from arachne_opt.errors import InputError
-from arachne_opt.executor.job import ReplayIteration, ReplayJob
+from arachne_opt.executor.job import (
+    DEFAULT_LEARNING_RATE,
+    DEFAULT_TIMEOUT_FACTOR,
+    DEFAULT_TIMEOUT_FLOOR_S,
+    DEFAULT_WEIGHT_DECAY,
+    ReplayIteration,
+    ReplayJob,
+)
 from arachne_opt.executor.model_config import ModelChoice
 from arachne_opt.fields import Fields
 from arachne_opt.workload import Clip, Iteration, MicroBatch, Shape
 
 JOB_FORMAT = "arachne.replay-job/1"
 
-_JOB = ("format", "model", "iterations", "weight_rule", "learning_rate", "weight_decay", "seed")
-_JOB += ("epochs", "threads_per_rank", "device", "timeout_factor", "timeout_floor_s")
-_JOB += ("save_parameters",)
+_PLAIN = (
+    "weight_rule",
+    "learning_rate",
+    "weight_decay",
+    "seed",
+    "epochs",
+    "threads_per_rank",
+    "device",
+    "timeout_factor",
+    "timeout_floor_s",
+    "save_parameters",
+)
 _BATCH = ("id", "frames", "height", "width", "clips")
 _CLIP = ("id", "frames", "height", "width", "path", "caption", "text_tokens", "fps")
 
 
 def job_to_json(job: ReplayJob) -> dict[str, Any]:
     """JSON values that ``job_from_json`` reads back to an equal job."""
-    plain = {key: getattr(job, key) for key in _JOB if key not in ("format", "model", "iterations")}
+    plain = {key: getattr(job, key) for key in _PLAIN}
     iterations = [
         {
             "name": it.name,
@@ -47,11 +63,8 @@ def job_from_json(value: object, where: str = "job") -> ReplayJob:
         InputError: another format, an unknown or missing key, a wrong type, or a plan that does
             not fit its micro-batches.
     """
-    top = Fields(value, where, _JOB)
+    top = Fields(value, where, ("format", "model", "iterations", *_PLAIN))
     top.require_format(JOB_FORMAT)
-    default = ReplayJob.__dataclass_fields__
-    rate, decay = (default[key].default for key in ("learning_rate", "weight_decay"))
-    factor, floor = (default[key].default for key in ("timeout_factor", "timeout_floor_s"))
     return ReplayJob(
         model=model_from_json(top.raw("model"), f"{where}: model"),
         iterations=tuple(
@@ -59,14 +72,14 @@ def job_from_json(value: object, where: str = "job") -> ReplayJob:
             for index, raw in enumerate(top.items("iterations"))
         ),
         weight_rule=top.text("weight_rule", "clip"),
-        learning_rate=top.number("learning_rate", rate),
-        weight_decay=top.number("weight_decay", decay),
+        learning_rate=top.number("learning_rate", DEFAULT_LEARNING_RATE),
+        weight_decay=top.number("weight_decay", DEFAULT_WEIGHT_DECAY),
         seed=top.integer("seed", 0),
         epochs=top.integer("epochs", 1, minimum=1),
         threads_per_rank=top.integer("threads_per_rank", 0),
         device=top.text("device", "auto"),
-        timeout_factor=top.number("timeout_factor", factor),
-        timeout_floor_s=top.number("timeout_floor_s", floor),
+        timeout_factor=top.number("timeout_factor", DEFAULT_TIMEOUT_FACTOR),
+        timeout_floor_s=top.number("timeout_floor_s", DEFAULT_TIMEOUT_FLOOR_S),
         save_parameters=top.text("save_parameters", ""),
     )
 

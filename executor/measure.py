@@ -28,8 +28,8 @@ from arachne_opt.workload import MicroBatch
 MEASURE_FORMAT = "arachne.measure-job/1"
 MEASURE_REPORT_FORMAT = "arachne.measure-report/1"
 
-_JOB = ("format", "model", "batches", "degrees", "tasks", "warmup", "repeats", "seed")
-_JOB += ("threads_per_rank", "device", "device_type")
+_PLAIN = ("warmup", "repeats", "seed", "threads_per_rank", "device", "device_type")
+_JOB = ("format", "model", "batches", "degrees", "tasks", *_PLAIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +106,14 @@ def measure_local(
 
 def measure_job_to_json(job: MeasureJob) -> dict[str, Any]:
     """JSON values that ``measure_job_from_json`` reads back to an equal job."""
-    plain = {key: getattr(job, key) for key in _JOB if key not in ("format", "model", "batches")}
-    plain["degrees"], plain["tasks"] = list(job.degrees), list(job.tasks)
-    batches = [batch_to_json(batch) for batch in job.batches]
-    model = model_to_json(job.model)
-    return {"format": MEASURE_FORMAT, "model": model, "batches": batches, **plain}
+    return {
+        "format": MEASURE_FORMAT,
+        "model": model_to_json(job.model),
+        "batches": [batch_to_json(batch) for batch in job.batches],
+        "degrees": list(job.degrees),
+        "tasks": list(job.tasks),
+        **{key: getattr(job, key) for key in _PLAIN},
+    }
 
 
 def measure_job_from_json(value: object, where: str = "job") -> MeasureJob:

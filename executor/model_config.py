@@ -181,7 +181,9 @@ class ModelChoice:
                 what = f"unknown model size {key!r}{did_you_mean(key, known)}"
                 raise InputError(what, where=self.preset, hint=f"one of {', '.join(known)}")
         lists = ("patch", "vae_multipliers")
-        changed = {k: tuple(v) if k in lists else v for k, v in self.overrides.items()}
+        changed: dict[str, Any] = {
+            k: tuple(v) if k in lists else v for k, v in self.overrides.items()
+        }
         return replace(base, **changed)
 
 

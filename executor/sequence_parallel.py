@@ -87,8 +87,8 @@ def attention(query_BnHD: Tensor, key_BnHD: Tensor, value_BnHD: Tensor) -> Tenso
 
 
 def _plain_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    heads_first = (t.transpose(1, 2) for t in (query, key, value))
-    return functional.scaled_dot_product_attention(*heads_first).transpose(1, 2)
+    q, k, v = (t.transpose(1, 2) for t in (query, key, value))
+    return functional.scaled_dot_product_attention(q, k, v).transpose(1, 2)
 
 
 def _exchange(x: Tensor, window: Window, *, to_heads: bool) -> Tensor:
@@ -118,13 +118,13 @@ def _tokens_to_heads(x: Tensor, window: Window) -> Tensor:
         what = f"attention got {tokens} tokens and {heads} heads, the plan says {own} tokens"
         raise RunError(f"{what} on this rank and a degree of {window.degree}")
     share = heads // window.degree
-    by_rank = x.unflatten(-2, (window.degree, share)).movedim(-3, 0).contiguous()
+    by_rank = x.reshape(*lead, own, window.degree, share, size).movedim(-3, 0).contiguous()
     each = by_rank[0].numel()
     received = [each // own * count for count in window.counts]
     flat = _all_to_all(by_rank, [each] * window.degree, received, window)
     parts = [
         part.view(*lead, count, share, size)
-        for part, count in zip(flat.split(received), window.counts, strict=True)
+        for part, count in zip(torch.split(flat, received), window.counts, strict=True)
     ]
     return torch.cat(parts, dim=-3)
 
@@ -134,7 +134,7 @@ def _heads_to_tokens(x: Tensor, window: Window) -> Tensor:
     *lead, tokens, share, size = x.shape
     if tokens != sum(window.counts):
         raise RunError(f"attention gave {tokens} tokens, the plan has {sum(window.counts)}")
-    parts = [part.reshape(-1) for part in x.split(window.counts, dim=-3)]
+    parts = [part.reshape(-1) for part in torch.split(x, list(window.counts), dim=-3)]
     own = window.counts[window.index]
     each = parts[window.index].numel()
     sent = [part.numel() for part in parts]

@@ -73,7 +73,9 @@ class ToyBlock(nn.Module):
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.norm_q, self.norm_k = nn.RMSNorm(config.head_dim), nn.RMSNorm(config.head_dim)
         self.proj = nn.Linear(width, width)
-        self.cross_q, self.cross_kv = nn.Linear(width, width), nn.Linear(width, 2 * width)
+        self.cross_q = nn.Linear(width, width)
+        # A bias of keys would shift all scores alike: no gradient but rounding noise.
+        self.cross_kv = nn.Linear(width, 2 * width, bias=False)
         self.mlp = nn.Sequential(
             nn.Linear(width, config.ffn_dim), nn.GELU(), nn.Linear(config.ffn_dim, width)
         )
@@ -86,10 +88,11 @@ class ToyBlock(nn.Module):
         x = x + gate * self.proj(attention(self.norm_q(q), self.norm_k(k), v).flatten(-2))
         q = self.cross_q(functional.layer_norm(x, x.shape[-1:])).unflatten(-1, (self.heads, -1))
         k, v = self.cross_kv(text).unflatten(-1, (2, self.heads, -1)).unbind(-3)
-        heads_first = (t.transpose(1, 2) for t in (q, k, v))
-        x = x + functional.scaled_dot_product_attention(*heads_first).transpose(1, 2).flatten(-2)
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        x = x + functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2)
         normed = functional.layer_norm(x, x.shape[-1:]) * (1 + mlp_scale) + mlp_shift
-        return x + mlp_gate * self.mlp(normed)
+        result: Tensor = x + mlp_gate * self.mlp(normed)
+        return result
 
 
 def _encoder(config: ModelConfig) -> nn.Conv3d:

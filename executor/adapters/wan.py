@@ -32,7 +32,7 @@ class WanAdapter(VideoAdapter):
     def __init__(self, choice: ModelChoice, device: torch.device) -> None:
         self.config, self.device = choice.config(), device
         vae, transformer = _load(choice) if choice.checkpoint else _random(choice, self.config)
-        self.vae = vae.requires_grad_(False).eval().to(device)
+        self.vae: Any = vae.requires_grad_(False).eval().to(device)
         self.transformer: Any = transformer.to(device)
         mean, std = (
             torch.tensor(self.vae.config[key], device=device).view(1, -1, 1, 1, 1)

@@ -1,0 +1,98 @@
+"""Small jobs with plans written by hand or drawn at random."""
+
+from __future__ import annotations
+
+import random
+
+from arachne_opt.cascade.plan import CascadePlan, Placement
+from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.executor.job import ReplayIteration, ReplayJob
+from arachne_opt.executor.model_config import ModelChoice
+from arachne_opt.workload import Clip, Iteration, MicroBatch, Shape
+from tests.strategies import even_cluster, seeded_plan, two_stage
+
+TASK_US = 100_000
+# 45, 70 and 6 tokens: none divides by 4, the first not even by 2.
+ODD = Shape(frames=9, height=48, width=80)
+WIDE = Shape(frames=5, height=80, width=112)
+SMALL = Shape(frames=1, height=32, width=48)
+TILED = {"tile": 64, "tile_stride": 48}
+
+
+def batch(name: str, shape: Shape, clips: int = 1, **fields: object) -> MicroBatch:
+    rows = (
+        Clip(id=f"{name}-{i}", shape=shape, text_tokens=3 + 4 * i, **fields) for i in range(clips)
+    )
+    return MicroBatch(id=name, shape=shape, clips=tuple(rows))
+
+
+def problem_of(batches: tuple[MicroBatch, ...], devices: int = 4) -> CascadeProblem:
+    encode = dict.fromkeys(range(1, devices + 1), TASK_US)
+    denoise = {k: TASK_US for k in (1, 2, 4) if k <= devices}
+    cascades = tuple(two_stage(b.id, encode, denoise) for b in batches)
+    return CascadeProblem(name="hand", cluster=even_cluster(1, devices), cascades=cascades)
+
+
+def iteration_of(
+    name: str,
+    batches: tuple[MicroBatch, ...],
+    runs: tuple[tuple[int, int, tuple[int, ...], int], ...],
+    devices: int = 4,
+) -> ReplayIteration:
+    """Runs are (cascade, task, devices, slot); a slot is one task long."""
+    placements = tuple(
+        Placement(
+            cascade=c, task=t, devices=group, start_us=slot * TASK_US, end_us=(slot + 1) * TASK_US
+        )
+        for c, t, group, slot in runs
+    )
+    return ReplayIteration(
+        batches=Iteration(name=name, micro_batches=batches),
+        problem=problem_of(batches, devices),
+        plan=CascadePlan(problem_name="hand", placements=placements),
+    )
+
+
+def mixed_iterations() -> tuple[ReplayIteration, ReplayIteration]:
+    """Degrees 1, 2 and 4 in one iteration, on groups that overlap and change; 3 for encoding."""
+    first = (batch("a", ODD, 2), batch("b", WIDE), batch("c", ODD), batch("d", SMALL, 3))
+    runs = (
+        (0, 0, (0,), 0),
+        (1, 0, (1, 2, 3), 0),
+        (0, 1, (1, 0), 1),
+        (1, 1, (2,), 1),
+        (3, 0, (3, 2), 2),
+        (2, 0, (0, 1), 2),
+        (3, 1, (1, 3), 3),
+        (2, 1, (0, 1, 2, 3), 4),
+    )
+    second = (batch("e", WIDE, 2), batch("f", ODD))
+    other = (
+        (0, 0, (0, 1, 2, 3), 0),
+        (1, 0, (3,), 1),
+        (0, 1, (0, 2), 1),
+        (1, 1, (1, 3), 2),
+    )
+    return iteration_of("mixed", first, runs), iteration_of("other", second, other)
+
+
+def job_of(*iterations: ReplayIteration, preset: str = "toy", **fields: object) -> ReplayJob:
+    overrides = TILED if preset == "tiny-wan" else {}
+    model = ModelChoice(preset=preset, overrides=overrides, seed=7)
+    return ReplayJob(model=model, iterations=iterations or mixed_iterations(), **fields)
+
+
+def random_iteration(seed: int) -> ReplayIteration:
+    """A few micro-batches under a legal plan with random groups on 4 devices."""
+    rng = random.Random(seed)
+    shapes = (ODD, WIDE, SMALL)
+    batches = tuple(
+        batch(f"s{seed}b{i}", rng.choice(shapes), rng.randint(1, 2))
+        for i in range(rng.randint(2, 5))
+    )
+    problem = problem_of(batches)
+    return ReplayIteration(
+        batches=Iteration(name=f"random-{seed}", micro_batches=batches),
+        problem=problem,
+        plan=seeded_plan(problem, seed),
+    )

@@ -1,0 +1,104 @@
+"""What the tests run on every rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from arachne_opt.errors import RunError
+from arachne_opt.executor.adapters import build_adapter
+from arachne_opt.executor.encoding import Member, encode_batch
+from arachne_opt.executor.groups import GroupPool
+from arachne_opt.executor.job import ReplayJob
+from arachne_opt.executor.model_config import ModelChoice
+from arachne_opt.executor.report import ReplayReport
+from arachne_opt.executor.sequence_parallel import Window, active, attention
+from arachne_opt.executor.trainer import CascadeTrainer
+from arachne_opt.workload import MicroBatch
+
+
+def train(rank: int, jobs: list[ReplayJob]) -> list[Any]:
+    """Losses, gradients of each step, parameters at the end, report and groups made of each job."""
+    results = []
+    for job in jobs:
+        trainer = CascadeTrainer(job)
+        named = dict(trainer.adapter.transformer.named_parameters())
+        losses, gradients, traces = [], [], []
+        for step in range(job.steps):
+            traces.append(trainer.train_step(step))
+            losses.append(traces[-1].loss)
+            if rank == 0:
+                gradients.append({name: p.grad.clone().numpy() for name, p in named.items()})
+        report = trainer._report(traces)
+        parameters = {name: p.detach().numpy() for name, p in named.items()}
+        results.append((losses, gradients, parameters, report, trainer.pool.made))
+    return results
+
+
+def encode(rank: int, choice: ModelChoice, batch: MicroBatch) -> list[Any]:
+    """The latents of a micro-batch at degrees 1 to 4, None where the rank takes no part."""
+    adapter = build_adapter(choice, torch.device("cpu"))
+    results: list[Any] = []
+    for degree in (1, 2, 3, 4):
+        ranks = tuple(range(degree))
+        pool = GroupPool()
+        pool.prepare({ranks: 30.0})
+        if rank >= degree:
+            results.append(None)
+            continue
+        member = Member(index=rank, degree=degree, group=pool.get(ranks))
+        results.append(encode_batch(adapter, batch, member).numpy())
+    return results
+
+
+def attend(rank: int, counts: tuple[int, ...], ranks: tuple[int, ...], heads: int) -> Any:
+    """Output and input gradients of attention over this rank's window of shared tensors."""
+    pool = GroupPool()
+    pool.prepare({ranks: 30.0})
+    if rank not in ranks:
+        return None
+    window = Window(counts=counts, index=ranks.index(rank), group=pool.get(ranks))
+    q, k, v, out = attention_inputs(sum(counts), heads)
+    own = [t[:, window.own].clone().requires_grad_() for t in (q, k, v)]
+    with active(window):
+        result = attention(*own)
+        (result * out[:, window.own]).sum().backward()
+    return [result.detach().numpy(), *(t.grad.numpy() for t in own)]
+
+
+def attention_inputs(tokens: int, heads: int) -> list[torch.Tensor]:
+    made = torch.Generator().manual_seed(3)
+    return [torch.randn(2, tokens, heads, 5, generator=made) for _ in range(4)]
+
+
+def attend_with_wrong_window(rank: int) -> str:
+    """The complaint about tokens that are not the plan's."""
+    window = Window(counts=(3, 2), index=rank, group=dist.group.WORLD)
+    tokens = torch.zeros(1, 4, 2, 5)
+    try:
+        with active(window):
+            attention(tokens, tokens, tokens)
+    except RunError as error:
+        return str(error)
+    return ""
+
+
+def prepare_groups(rank: int) -> list[int]:
+    """Groups made after each of three preparations, the last beyond the bound."""
+    pool = GroupPool(bound=2)
+    made = []
+    for needed in ([(0, 1), (1, 2)], [(1, 2), (0, 1), (0,)], [(0, 2), (0, 1)], [(1, 2)]):
+        pool.prepare(dict.fromkeys(needed, 30.0))
+        made.append(pool.made)
+        for ranks in needed:
+            group = pool.get(ranks)
+            if rank in ranks and group is not None:
+                dist.all_reduce(torch.zeros(1), group=group)
+    return made
+
+
+def report_of(results: list[Any]) -> ReplayReport:
+    """Rank 0's report of the first job."""
+    return results[0][0][3]
