@@ -99,7 +99,6 @@ class _Machine:
         self.waits = {key: len(self._inputs(key)) for key in self.placed}
         self.handoff_us = dict.fromkeys(self.placed, 0)
         self.ready_us = dict.fromkeys(self.placed, 0)
-        self.running: set[int] = set()
         self.ran: dict[Key, SimulatedTask] = {}
         self.events: list[tuple[int, str, Key]] = []
 
@@ -119,7 +118,6 @@ class _Machine:
     def _end(self, key: Key, now_us: int) -> None:
         """Frees the devices of a task and sends its result on."""
         group = self.placed[key].devices
-        self.running.difference_update(group)
         for d in group:
             self.queues[d].popleft()
         for after in self._consumers(key):
@@ -137,15 +135,15 @@ class _Machine:
         self._start_if_possible(key, now_us)
 
     def _start_if_possible(self, key: Key, now_us: int) -> None:
+        # A running task stays first in the queues of its devices until it ends.
         group = self.placed[key].devices
         first = all(self.queues[d][0] == key for d in group)
-        if key in self.ran or self.waits[key] or not first or self.running.intersection(group):
+        if key in self.ran or self.waits[key] or not first:
             return
         kind = self.facts.kinds(group)[0].name
         option = self.facts.option(self._task(key), len(group), kind)
         assert option is not None  # _index refuses a placement without one
         end_us = now_us + self.facts.duration_us(option, group)
-        self.running.update(group)
         heapq.heappush(self.events, (end_us, "end", key))
         self.ran[key] = SimulatedTask(
             cascade=key[0],

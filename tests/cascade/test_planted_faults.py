@@ -120,7 +120,7 @@ def forget_the_penalty(problem, plan, rng):
 
 def start_before_zero(problem, plan, rng):
     i = rng.randrange(len(plan.placements))
-    return problem, swap(plan, i, start_us=-1 - rng.randrange(100))
+    return problem, swap(plan, i, start_us=-1)
 
 
 def end_before_the_start(problem, plan, rng):

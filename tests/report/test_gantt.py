@@ -131,6 +131,15 @@ def test_a_narrow_terminal_is_refused_with_the_width_it_takes(case):
     assert render_gantt(*case, width=19)
 
 
+def test_a_cell_shows_what_fills_most_of_it(case):
+    problem, plan = case
+    # 300 ms over 10 cells: the last cell is idle for two thirds.
+    late = [replace(p, end_us=280_000) if p.end_us == 400_000 else p for p in plan.placements]
+    late.append(Placement(cascade=1, task=1, devices=(3,), start_us=200_000, end_us=300_000))
+    short = CascadePlan(problem_name="demo", placements=tuple(late))
+    assert rows(render_gantt(problem, short, width=19))["n0 0-1"] == "0▒▒0█████·"
+
+
 def test_a_plan_without_tasks_is_all_idle(case):
     problem, _ = case
     chart = render_gantt(problem, CascadePlan(problem_name="demo", placements=()), width=40)
