@@ -68,28 +68,8 @@ def cluster_from_dict(value: object, where: str) -> Cluster:
         value: tables of the file.
         where: the file, for messages.
     """
-    top = Fields(value, where, _TOP)
-    top.require_format(CLUSTER_FORMAT)
-    own = _own_types(top)
-    groups = top.items("node")
-    if not groups:
-        raise InputError("no [[node]] is given; a cluster needs at least one", where=where)
-    nodes: list[Node] = []
-    for number, group in enumerate(groups, 1):
-        nodes += _node_group(Fields(group, f"{where}: node {number}", _NODE), own, len(nodes))
-    _require_distinct((node.name for node in nodes), "node", where)
-    types = {node.device_type.name: node.device_type for node in nodes}
-    inter = default_inter_link(types)
-    if "inter_link" in top:
-        inter = _link(Fields(top.raw("inter_link"), top.place("inter_link"), _LINK), inter)
     try:
-        return Cluster(
-            name=top.text("name", "cluster"),
-            nodes=tuple(nodes),
-            inter_link=inter,
-            zone_links=_zone_links(top, {node.zone for node in nodes}, inter),
-            penalty=_penalty(top),
-        )
+        return _cluster(Fields(value, where, _TOP))
     except InputError as error:
         if error.where and error.where.startswith(where):
             raise
@@ -133,6 +113,29 @@ def _read_file(path: Path) -> Cluster:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"no valid TOML: {error}", where=str(path)) from error
     return cluster_from_dict({"name": path.stem, **value}, str(path))
+
+
+def _cluster(top: Fields) -> Cluster:
+    top.require_format(CLUSTER_FORMAT)
+    own = _own_types(top)
+    groups = top.items("node")
+    if not groups:
+        raise InputError("no [[node]] is given; a cluster needs at least one", where=top.where)
+    nodes: list[Node] = []
+    for number, group in enumerate(groups, 1):
+        nodes += _node_group(Fields(group, f"{top.where}: node {number}", _NODE), own, len(nodes))
+    _require_distinct(nodes, top.where)
+    types = {node.device_type.name: node.device_type for node in nodes}
+    inter = default_inter_link(types)
+    if "inter_link" in top:
+        inter = _link(Fields(top.raw("inter_link"), top.place("inter_link"), _LINK), inter)
+    return Cluster(
+        name=top.text("name", "cluster"),
+        nodes=tuple(nodes),
+        inter_link=inter,
+        zone_links=_zone_links(top, {node.zone for node in nodes}, inter),
+        penalty=_penalty(top),
+    )
 
 
 def _own_types(top: Fields) -> dict[str, DeviceType]:
@@ -229,17 +232,11 @@ def _intra_link(group: Fields, kind: DeviceType) -> Link:
 
 def _link(entry: Fields, default: Link | None) -> Link:
     """A link; a latency that is left out is that of the usual link."""
+    usual_us = default.latency_us if default else 0
     return Link(
-        bandwidth_bytes_per_s=_positive(entry, "bandwidth"),
-        latency_us=entry.quantity("latency", parse_time_us, default.latency_us if default else 0),
+        bandwidth_bytes_per_s=entry.quantity("bandwidth", parse_bandwidth),
+        latency_us=entry.quantity("latency", parse_time_us, usual_us, minimum=0),
     )
-
-
-def _positive(entry: Fields, key: str) -> int:
-    found = entry.quantity(key, parse_bandwidth)
-    if found < 1:
-        raise InputError("must be positive", where=entry.place(key))
-    return found
 
 
 def _zone_links(top: Fields, zones: set[str], default: Link) -> tuple[ZoneLink, ...]:
@@ -271,13 +268,13 @@ def _penalty(top: Fields) -> TopologyPenalty:
     )
 
 
-def _require_distinct(names: Iterable[str], what: str, where: str) -> None:
+def _require_distinct(nodes: Iterable[Node], where: str) -> None:
     seen: set[str] = set()
-    for name in names:
-        if name in seen:
+    for node in nodes:
+        if node.name in seen:
             hint = "another name for one of the groups"
-            raise InputError(f"two {what}s are called {name!r}", where=where, hint=hint)
-        seen.add(name)
+            raise InputError(f"two nodes are called {node.name!r}", where=where, hint=hint)
+        seen.add(node.name)
 
 
 def _groups(nodes: Sequence[Node]) -> list[dict[str, Any]]:

@@ -85,18 +85,18 @@ class Fields:
             raise self._wrong(key, "a list", found)
         return found
 
-    def quantity(self, key: str, parse: Callable[..., int], default: int | None = None) -> int:
+    def quantity(
+        self, key: str, parse: Callable[..., int], default: int | None = None, *, minimum: int = 1
+    ) -> int:
         """A whole number in the base unit, or a string with a unit that ``parse`` reads."""
         if default is not None and key not in self._value:
             return default
         found = self.raw(key)
         if isinstance(found, str):
-            return parse(found, where=self.place(key))
+            return self._integer(key, parse(found, where=self.place(key)), minimum)
         if isinstance(found, bool) or not isinstance(found, int):
-            raise self._wrong(
-                key, 'a string with a unit such as "80 GiB", or a whole number', found
-            )
-        return self._integer(key, found, 0)
+            raise self._wrong(key, "a whole number or a string with a unit", found)
+        return self._integer(key, found, minimum)
 
     def _integer(self, key: str, found: object, minimum: int) -> int:
         if isinstance(found, bool) or not isinstance(found, int):

@@ -48,9 +48,6 @@ def read_manifest(path: str | Path) -> tuple[Clip, ...]:
     numbered = list(rows(text, str(file)))
     if not numbered:
         raise InputError("the manifest has a header and no clips", where=str(file))
-    good = [row for _, row in numbered if not isinstance(row, _BadRow)]
-    if good:
-        _check_columns(dict.fromkeys(key for row in good for key in row), str(file))
     return _clips(numbered, str(file))
 
 
@@ -135,7 +132,8 @@ def _csv_row(header: list[str], cells: list[str]) -> Row | _BadRow:
 
 
 def _jsonl_rows(text: str, where: str) -> Iterator[tuple[int, Row | _BadRow]]:
-    del where
+    seen: dict[str, None] = {}
+    rows: list[tuple[int, Row | _BadRow]] = []
     # Not splitlines(): JSON strings may hold other line separators than \n.
     for line, content in enumerate(text.split("\n"), 1):
         if not content.strip():
@@ -143,9 +141,14 @@ def _jsonl_rows(text: str, where: str) -> Iterator[tuple[int, Row | _BadRow]]:
         try:
             row = json.loads(content)
         except ValueError as error:
-            yield line, _BadRow(f"no valid JSON: {error}")
+            rows.append((line, _BadRow(f"no valid JSON: {error}")))
             continue
-        yield line, row if isinstance(row, dict) else _BadRow("not a JSON object")
+        if isinstance(row, dict):
+            seen |= dict.fromkeys(row)
+        rows.append((line, row if isinstance(row, dict) else _BadRow("not a JSON object")))
+    if seen:
+        _check_columns(seen, where)
+    return iter(rows)
 
 
 def _check_columns(found: Iterable[str], where: str) -> None:

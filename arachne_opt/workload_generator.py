@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -25,7 +25,7 @@ _BATCH_360P = {5: 6, 21: 4, 29: 3, 41: 2, 61: 1}
 _BATCH_720P = {5: 6, 21: 5, 29: 4, 37: 3, 53: 2, 77: 1}
 _BATCH_1080P = {5: 6, 9: 5, 13: 3, 21: 2, 29: 1}
 _BATCH_TINY = {5: 4, 9: 3, 17: 2, 33: 1}
-_IMAGE_BATCH = 16
+_IMAGE_BATCH = 8
 
 _PORTRAIT_SHARE = 0.2
 _FPS = 24.0
@@ -114,10 +114,10 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
         "mixed": Preset(
             sources=(
-                _image(0.15, 720, 1280, _IMAGE_BATCH),
-                _video(0.35, 352, 656, 129, 65, _BATCH_360P),
-                _video(0.35, 720, 1280, 129, 65, _BATCH_720P),
-                _video(0.15, 1072, 1936, 57, 33, _BATCH_1080P),
+                _image(0.3, 720, 1280, _IMAGE_BATCH),
+                _video(0.3, 352, 656, 129, 65, _BATCH_360P),
+                _video(0.3, 720, 1280, 129, 65, _BATCH_720P),
+                _video(0.1, 1072, 1936, 57, 33, _BATCH_1080P),
             ),
             median_text=120,
             max_text=256,
@@ -156,8 +156,8 @@ def generate_clips(preset: str, *, count: int, seed: int = 0) -> tuple[Clip, ...
     """Clips of a mixture; equal arguments give equal clips, and fewer are a head of more."""
     if count < 1:
         raise InputError(f"at least one clip must be asked for, not {count}")
-    stream = _clips(preset_named(preset), seed)
-    return tuple(next(stream) for _ in range(count))
+    mixture, rng = preset_named(preset), random.Random(seed)
+    return tuple(_clip(mixture, _shape(mixture, rng), number, rng) for number in range(count))
 
 
 def bucket_table(preset: str) -> BucketTable:
@@ -175,7 +175,8 @@ def bucket_table(preset: str) -> BucketTable:
 def generate_workload(preset: str, *, iterations: int, cascades: int, seed: int = 0) -> Workload:
     """Iterations of full micro-batches of a mixture.
 
-    Clips are drawn until enough micro-batches are full; they join iterations as they fill.
+    Shapes appear as often as in a long run over clips of the mixture: a shape whose micro-batch
+    holds n clips fills one for every n of its clips.
 
     Args:
         preset: name of the mixture.
@@ -185,17 +186,18 @@ def generate_workload(preset: str, *, iterations: int, cascades: int, seed: int 
     """
     if iterations < 1 or cascades < 1:
         raise InputError(f"iterations and cascades must be positive: {iterations}, {cascades}")
-    batches: list[MicroBatch] = []
-    filling: dict[Shape, list[Clip]] = {}
+    mixture, rng = preset_named(preset), random.Random(seed)
     size_of = {bucket.shape: bucket.batch for bucket in bucket_table(preset).buckets}
-    stream = _clips(preset_named(preset), seed)
+    batches: list[MicroBatch] = []
+    drawn = 0
     while len(batches) < iterations * cascades:
-        clip = next(stream)
-        members = filling.setdefault(clip.shape, [])
-        members.append(clip)
-        if len(members) == size_of[clip.shape]:
-            clips = tuple(filling.pop(clip.shape))
-            batches.append(MicroBatch(id=f"mb{len(batches)}", shape=clip.shape, clips=clips))
+        shape = _shape(mixture, rng)
+        size = size_of[shape]
+        if rng.random() * size >= 1:
+            continue
+        clips = tuple(_clip(mixture, shape, drawn + i, rng) for i in range(size))
+        batches.append(MicroBatch(id=f"mb{len(batches)}", shape=shape, clips=clips))
+        drawn += size
     parts = [batches[at : at + cascades] for at in range(0, len(batches), cascades)]
     return Workload(
         name=f"{preset}-{cascades}x{iterations}-seed{seed}",
@@ -206,25 +208,22 @@ def generate_workload(preset: str, *, iterations: int, cascades: int, seed: int 
     )
 
 
-def _clips(preset: Preset, seed: int) -> Iterator[Clip]:
-    """Clips without end."""
-    rng = random.Random(seed)
-    weights = [source.weight for source in preset.sources]
-    number = 0
-    while True:
-        source = rng.choices(preset.sources, weights)[0]
-        shapes = _orientations(source, _length(source, rng))
-        shape = shapes[-1] if rng.random() < _PORTRAIT_SHARE else shapes[0]
-        text = round(preset.median_text * math.exp(rng.gauss(0, 0.6)))
-        name = f"clip{number:06d}"
-        yield Clip(
-            id=name,
-            shape=shape,
-            path=f"{name}.{'png' if shape.frames == 1 else 'mp4'}",
-            text_tokens=min(max(text, 1), preset.max_text),
-            fps=0.0 if shape.frames == 1 else _FPS,
-        )
-        number += 1
+def _shape(preset: Preset, rng: random.Random) -> Shape:
+    """The shape of a random clip of a mixture."""
+    source = rng.choices(preset.sources, [source.weight for source in preset.sources])[0]
+    shapes = _orientations(source, _length(source, rng))
+    return shapes[-1] if rng.random() < _PORTRAIT_SHARE else shapes[0]
+
+
+def _clip(preset: Preset, shape: Shape, number: int, rng: random.Random) -> Clip:
+    """A clip of a shape with a text of log-normal length; without a path its pixels are made up."""
+    text = round(preset.median_text * math.exp(rng.gauss(0, 0.6)))
+    return Clip(
+        id=f"clip{number:06d}",
+        shape=shape,
+        text_tokens=min(max(text, 1), preset.max_text),
+        fps=0.0 if shape.frames == 1 else _FPS,
+    )
 
 
 def _length(source: Source, rng: random.Random) -> int:
