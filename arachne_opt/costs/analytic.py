@@ -204,7 +204,9 @@ class AnalyticCostModel:
         local = -(-tokens // degree)  # the device with the most tokens sets the pace
         uneven = local * degree / tokens
         rate = kind.peak_flops_per_s * self.denoise_efficiency
-        rate *= _saturation(local, _HALF_TOKENS, kind)
+        text = self.model.used_text_tokens(batch.text_tokens)
+        seen = (self.model.tokens(batch.shape) + text) * batch.size / degree
+        rate *= _saturation(seen, _HALF_TOKENS, kind)
         seconds = self.denoise_flops(batch) * uneven / degree / rate
         seconds += self._exchange_s(local, kind, degree) + _TASK_OVERHEAD_S
         memory = self._resident_bytes(kind)

@@ -88,7 +88,7 @@ class _Curve:
 class TableCostModel:
     """Predicts from measured rows.
 
-    A measured shape keeps its measured cost. Between measured token counts the cost is piecewise
+    A measured shape keeps its measured cost, upright or lying. Between measured token counts the cost is piecewise
     linear and never falls with tokens; between measured clip counts it is linear in clips. Outside
     it grows in proportion, to ``reach`` times the range and no further.
 
@@ -189,7 +189,7 @@ class TableCostModel:
         found: dict[tuple[str, str, int], dict[tuple[int, Shape], list[CostRow]]] = {}
         for row in self.rows:
             cell = found.setdefault((row.task, row.device_type, row.degree), {})
-            cell.setdefault((row.batch, row.shape), []).append(row)
+            cell.setdefault((row.batch, _lying(row.shape)), []).append(row)
         return found
 
     @cached_property
@@ -216,7 +216,7 @@ class TableCostModel:
 
     def _predict(self, key: tuple[str, str, int], batch: MicroBatch, which: int) -> int | None:
         """Duration (0) or memory (1) of a micro-batch; None where nothing near was measured."""
-        if exact := self._measured[key].get((batch.size, batch.shape)):
+        if exact := self._measured[key].get((batch.size, _lying(batch.shape))):
             return _median(exact)[which]
         curves, tokens = self._curves[key], self.model.tokens(batch.shape)
         if batch.size in curves:
@@ -340,6 +340,12 @@ def _row(fields: Fields) -> CostRow:
         duration_us=fields.integer("duration_us", minimum=1),
         memory_bytes=fields.integer("memory_bytes", 0),
     )
+
+
+def _lying(shape: Shape) -> Shape:
+    """The shape with its long side as width."""
+    low, high = sorted((shape.height, shape.width))
+    return Shape(frames=shape.frames, height=low, width=high)
 
 
 def _median(rows: Sequence[CostRow]) -> tuple[int, int]:
