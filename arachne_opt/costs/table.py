@@ -88,9 +88,9 @@ class _Curve:
 class TableCostModel:
     """Predicts from measured rows.
 
-    A measured shape keeps its measured cost, upright or lying. Between measured token counts the cost is piecewise
-    linear and never falls with tokens; between measured clip counts it is linear in clips. Outside
-    it grows in proportion, to ``reach`` times the range and no further.
+    A measured shape keeps its measured cost, upright or lying. Between measured token counts the
+    cost is piecewise linear and never falls with tokens; between measured clip counts it is linear
+    in clips. Outside it grows in proportion, to ``reach`` times the range and no further.
 
     Args:
         rows: measurements; of several of one shape and degree the median counts.
