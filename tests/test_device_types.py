@@ -14,7 +14,7 @@ from arachne_opt.errors import InputError
 def test_all_promised_types_are_there() -> None:
     promised = "A100-40 A100-80 H100-80 H200-141 H800 A800 V100-16 V100-32 L4 L40S A10G T4"
     promised += " RTX-3090 RTX-4090 GH-96 B200 MI300X CPU"
-    assert set(promised.split()) == set(DEVICE_TYPES)
+    assert set(promised.split()) <= set(DEVICE_TYPES)
 
 
 @pytest.mark.parametrize("name", list(DEVICE_TYPES))
