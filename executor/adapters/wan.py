@@ -8,6 +8,7 @@ Patches are embedded one by one, so that tokens of other ranks may be zeros at t
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -140,15 +141,34 @@ def _classes() -> tuple[Any, Any]:
 
 def _load(choice: ModelChoice) -> tuple[Any, Any]:
     vae, transformer = _classes()
+    folder = Path(choice.checkpoint)
+    return _from_folder(vae, folder / "vae"), _from_folder(transformer, folder / "transformer")
+
+
+def _from_folder(kind: Any, folder: Path) -> nn.Module:  # noqa: ANN401 - a class of an optional package
+    """A model with the weights of all safetensors files of a folder.
+
+    ``from_pretrained`` would need accelerate for models that keep some modules in fp32.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise InputError("the checkpoint has no .safetensors file", where=str(folder))
+    model: nn.Module = kind.from_config(kind.load_config(str(folder), local_files_only=True))
+    missing = set(model.state_dict())
     try:
-        return (
-            vae.from_pretrained(choice.checkpoint, subfolder="vae", local_files_only=True),
-            transformer.from_pretrained(
-                choice.checkpoint, subfolder="transformer", local_files_only=True
-            ),
-        )
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot load the checkpoint: {error}", where=choice.checkpoint) from error
+        for file in files:
+            weights = load_file(str(file))
+            missing -= weights.keys()
+            model.load_state_dict(weights, strict=False)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise InputError(f"cannot load the checkpoint: {error}", where=str(folder)) from error
+    if missing:
+        what = f"the checkpoint lacks {len(missing)} tensors, among them {min(missing)}"
+        raise InputError(what, where=str(folder))
+    return model
 
 
 def _random(choice: ModelChoice, config: ModelConfig) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from arachne_opt.errors import RunError
 from arachne_opt.executor.adapters import build_adapter
+from arachne_opt.executor.adapters.base import VideoAdapter
 from arachne_opt.executor.encoding import Member, encode_batch
 from arachne_opt.executor.groups import GroupPool
 from arachne_opt.executor.job import ReplayJob
@@ -37,13 +38,16 @@ def train(rank: int, jobs: list[ReplayJob]) -> list[Any]:
     return results
 
 
-def encode(rank: int, choice: ModelChoice, batch: MicroBatch) -> list[Any]:
-    """The latents of a micro-batch at degrees 1 to 4, None where the rank takes no part."""
-    adapter = build_adapter(choice, torch.device("cpu"))
+def encode(rank: int, choice: ModelChoice, batches: list[MicroBatch]) -> list[list[Any]]:
+    """The latents of micro-batches at degrees 1 to 4, None where the rank takes no part."""
+    adapter, pool = build_adapter(choice, torch.device("cpu")), GroupPool()
+    return [_encode(rank, adapter, pool, batch) for batch in batches]
+
+
+def _encode(rank: int, adapter: VideoAdapter, pool: GroupPool, batch: MicroBatch) -> list[Any]:
     results: list[Any] = []
     for degree in (1, 2, 3, 4):
         ranks = tuple(range(degree))
-        pool = GroupPool()
         pool.prepare({ranks: 30.0})
         if rank >= degree:
             results.append(None)
@@ -93,9 +97,8 @@ def prepare_groups(rank: int) -> list[int]:
         pool.prepare(dict.fromkeys(needed, 30.0))
         made.append(pool.made)
         for ranks in needed:
-            group = pool.get(ranks)
-            if rank in ranks and group is not None:
-                dist.all_reduce(torch.zeros(1), group=group)
+            if rank in ranks and len(ranks) > 1:
+                dist.all_reduce(torch.zeros(1), group=pool.get(ranks))
     return made
 
 
