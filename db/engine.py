@@ -10,11 +10,11 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError, DisconnectionError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from arachne_opt.db.failures import should_retry, store_errors
@@ -27,6 +27,7 @@ WAIT_S = 30.0  # for other writers, before giving up
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 _CONNECT_TIMEOUT_S = 10
+_MAGIC = b"SQLite format 3\0"  # https://www.sqlite.org/fileformat.html
 
 
 class Database:
@@ -38,14 +39,21 @@ class Database:
 
     def __init__(self, location: Location, engine: Engine, *, read_only: bool) -> None:
         self.location = location
-        self.engine = engine
         self.read_only = read_only
-        self._reader = engine.execution_options(postgresql_readonly=True)
-        self._writer = engine.execution_options(arachne_write=True)
+        self._engine = engine
+        self._process = os.getpid()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, for this process: after a fork it must not share a socket with the parent."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._engine.dispose(close=False)
+        return self._engine
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """The answer of ``work``, from one reading transaction."""
-        return self._transact(self._reader, work)
+        return self._transact(self.engine.execution_options(postgresql_readonly=True), work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """The answer of ``work``, from one writing transaction; ``work`` may be called again.
@@ -56,7 +64,7 @@ class Database:
         if self.read_only:
             what = "the database was opened for reading only"
             raise StoreError(what, where=self.location.label)
-        return self._transact(self._writer, work)
+        return self._transact(self.engine.execution_options(arachne_write=True), work)
 
     def close(self) -> None:
         """Closes all connections."""
@@ -155,6 +163,9 @@ def _refuse_unusable(path: Path, *, read_only: bool, create: bool) -> None:
         raise StoreError("there is no database", where=str(path), hint=hint)
     if path.exists() and not os.access(path, os.R_OK):
         raise StoreError("no permission to read the database", where=str(path), hint=hint)
+    # SQLite takes some short files for empty databases, and would write over them.
+    if path.exists() and not _looks_like_sqlite(path):
+        raise StoreError("this file is no database", where=str(path), hint=hint)
     if read_only:
         return
     if path.exists() and not os.access(path, os.W_OK):
@@ -164,12 +175,17 @@ def _refuse_unusable(path: Path, *, read_only: bool, create: bool) -> None:
         raise StoreError(what, where=str(path), hint=hint)
 
 
+def _looks_like_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) in (_MAGIC, b"")
+
+
 def _postgres_engine(location: Location) -> Engine:
     if importlib.util.find_spec("psycopg") is None:
         what = "the driver for PostgreSQL is not installed"
         raise MissingDependencyError(what, hint="pip install 'arachne-opt[postgres]'")
     assert location.url is not None
-    engine = create_engine(
+    return create_engine(
         location.url,
         # First updater wins, the other is told to do its transaction again: no lost update.
         isolation_level="REPEATABLE READ",
@@ -179,19 +195,3 @@ def _postgres_engine(location: Location) -> Engine:
         json_serializer=_to_json,
         connect_args={"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "arachne"},
     )
-    _keep_connections_out_of_children(engine)
-    return engine
-
-
-def _keep_connections_out_of_children(engine: Engine) -> None:
-    """After a fork parent and child would talk over one socket: the child opens its own."""
-
-    @event.listens_for(engine, "connect")
-    def remember(_connection: object, record: Any) -> None:  # noqa: ANN401  # untyped in the API
-        record.info["pid"] = os.getpid()
-
-    @event.listens_for(engine, "checkout")
-    def verify(_connection: object, record: Any, proxy: Any) -> None:  # noqa: ANN401  # likewise
-        if record.info["pid"] != os.getpid():
-            record.dbapi_connection = proxy.dbapi_connection = None
-            raise DisconnectionError("this connection belongs to the parent process")

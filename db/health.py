@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import JSON, Connection, func, inspect, select
+from sqlalchemy import JSON, Connection, case, func, inspect, select, true
 
 from arachne_opt.db.models import METADATA, PLAN_PAYLOADS, PLANS
 from arachne_opt.db.schema import read_schema
@@ -36,19 +36,17 @@ class Health:
 
 def examine(connection: Connection) -> Health:
     """What is wrong with a database of the current schema."""
-    sqlite = connection.dialect.name == "sqlite"
+    revision = read_schema(connection).revision
     settings = {"compare_type": True, "target_metadata": METADATA}
     context = MigrationContext.configure(connection, opts=settings)
     drift = tuple(_words(step) for step in compare_metadata(context, METADATA))
-    damage = tuple(_sqlite_damage(connection)) if sqlite else ()
-    dangling = tuple(_sqlite_dangling(connection)) if sqlite else tuple(_unchecked(connection))
-    bare = select(func.count()).select_from(PLANS.outerjoin(PLAN_PAYLOADS))
-    bare = bare.where(PLAN_PAYLOADS.c.plan_id.is_(None))
-    if missing := connection.scalar(bare):
-        damage += (f"{missing} plans without payload",)
-    return Health(
-        revision=read_schema(connection).revision, drift=drift, damage=damage, dangling=dangling
-    )
+    sqlite = connection.dialect.name == "sqlite"
+    if sqlite and (pages := tuple(_broken_pages(connection))):
+        # Rows on broken pages cannot be read one by one.
+        return Health(revision=revision, drift=drift, damage=pages, dangling=())
+    dangling = _dangling(connection) if sqlite else _unchecked(connection)
+    damage = tuple(_broken_payloads(connection, sqlite=sqlite))
+    return Health(revision=revision, drift=drift, damage=damage, dangling=tuple(dangling))
 
 
 def _words(step: object) -> str:
@@ -61,19 +59,30 @@ def _words(step: object) -> str:
     return " ".join(str(part) for part in parts if isinstance(part, str))
 
 
-def _sqlite_damage(connection: Connection) -> Iterator[str]:
+def _broken_pages(connection: Connection) -> Iterator[str]:
     for (line,) in connection.exec_driver_sql("PRAGMA integrity_check"):
         if line != "ok":
             yield line
+
+
+def _broken_payloads(connection: Connection, *, sqlite: bool) -> Iterator[str]:
+    kind = func.json_type if sqlite else func.json_typeof
     for table in METADATA.tables.values():
         key = table.primary_key.columns.values()[0]
         for column in (c for c in table.columns if isinstance(c.type, JSON)):
-            query = select(key).where(column.is_not(None), func.json_valid(column) == 0)
+            wrong = kind(column).not_in(("object", "null"))
+            if sqlite:
+                # Asked first: json_type() of what is no JSON is an error.
+                wrong = case((func.json_valid(column) == 0, true()), else_=wrong)
+            query = select(key).where(column.is_not(None), wrong).order_by(key)
             for row_id in connection.scalars(query):
-                yield f"{table.name} {row_id}: {column.name} is no JSON"
+                yield f"{table.name} {row_id}: {column.name} is no JSON object"
+    bare = select(PLANS.c.id).select_from(PLANS.outerjoin(PLAN_PAYLOADS))
+    for plan_id in connection.scalars(bare.where(PLAN_PAYLOADS.c.plan_id.is_(None))):
+        yield f"plans {plan_id}: there is no payload"
 
 
-def _sqlite_dangling(connection: Connection) -> Iterator[str]:
+def _dangling(connection: Connection) -> Iterator[str]:
     for table, row, parent, _ in connection.exec_driver_sql("PRAGMA foreign_key_check"):
         yield f"{table} row {row} refers to a row of {parent} that is not there"
 

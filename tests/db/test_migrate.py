@@ -159,11 +159,15 @@ def test_drift_is_named(url: str) -> None:
     assert "ix_plans_created_at_id" in text_of_all
 
 
-def test_a_plan_without_payload_is_named(url: str) -> None:
+def test_plans_without_payload_or_with_a_wrong_one_are_named(url: str) -> None:
     with PlanStore.open(url) as store:
-        store.add_plan(plan_record())
-    run(url, "DELETE FROM plan_payloads")
-    assert migrate.check(url).damage == ("1 plans without payload",)
+        plans = [store.add_plan(plan_record(f"p{i}")) for i in range(2)]
+    run(url, f"DELETE FROM plan_payloads WHERE plan_id = '{plans[0].id}'")
+    run(url, f"UPDATE plan_payloads SET problem = '[1]' WHERE plan_id = '{plans[1].id}'")
+    assert migrate.check(url).damage == (
+        f"plan_payloads {plans[1].id}: problem is no JSON object",
+        f"plans {plans[0].id}: there is no payload",
+    )
 
 
 def test_broken_json_and_dangling_references_are_named(sqlite_file: Path) -> None:
@@ -174,7 +178,7 @@ def test_broken_json_and_dangling_references_are_named(sqlite_file: Path) -> Non
         connection.execute("DELETE FROM problems")
     connection.close()
     found = migrate.check(str(sqlite_file))
-    assert found.damage == (f"plan_payloads {plan.id}: plan is no JSON",)
+    assert found.damage == (f"plan_payloads {plan.id}: plan is no JSON object",)
     assert len(found.dangling) == 1
     assert "problems" in found.dangling[0]
 

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 from sqlalchemy import text
 
 from arachne_opt.db.locks import single_flight
 from arachne_opt.db.store import PlanStore
+from arachne_opt.errors import StoreError
 from tests.db.builders import fingerprint, plan_record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,6 +120,48 @@ def _store_for_ever(url: str, pipe: int, number: int) -> None:
         for i in itertools.count():
             plan = store.add_plan(plan_record(f"p{number}.{i}", cascades=200))
             os.write(pipe, f"{plan.id}\n".encode())
+
+
+def store_with_small_files(url: str, limit_bytes: str) -> None:
+    """Stores a plan that is larger than a file may become; prints what it is told."""
+    import resource
+
+    with PlanStore.open(url) as store:
+        limit = int(limit_bytes)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        try:
+            store.add_plan(plan_record("large", cascades=20_000))
+        except StoreError as error:
+            say(str(error))
+
+
+def look_without_rights(url: str) -> None:
+    """Opens a database as a user who owns nothing; prints how it went."""
+    import_module("arachne_opt.db.migrate")  # while the interpreter may still read its files
+    if os.geteuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+    for read_only in (False, True):
+        try:
+            with PlanStore.open(url, read_only=read_only) as store:
+                say(f"{len(store.list_plans())} plans")
+        except StoreError as error:
+            say(str(error))
+
+
+def use_after_fork(url: str) -> None:
+    """Uses a store before a fork and in both processes after it."""
+    with PlanStore.open(url) as store:
+        store.add_plan(plan_record("before"))
+        child = os.fork()
+        if child == 0:
+            for i in range(20):
+                store.add_plan(plan_record(f"child {i}"))
+            os._exit(0)
+        for i in range(20):
+            store.add_plan(plan_record(f"parent {i}"))
+        assert os.waitpid(child, 0)[1] == 0
+        say(f"{len(store.list_plans())} plans")
 
 
 if __name__ == "__main__":
