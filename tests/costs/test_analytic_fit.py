@@ -1,8 +1,15 @@
 """The analytic model against public durations and memory limits of HunyuanVideo at 720p.
 
-The two efficiencies are fitted on the durations, one per stage (geometric mean of predicted over
-published is 1). The errors that remain, on 92 encode and 84 denoise durations that are exact or
-inferred: mean 8 % and 10 %, largest 34 % and 30 %.
+All of this is in-sample: the constants were chosen on the data that they are compared with. Per
+stage one efficiency is fitted (geometric mean of predicted over published is 1). For the encoder
+the overlap and the half-efficiency work were picked from a grid of 60 pairs besides, after a first
+form without them was off by 35 % on average. Errors that remain, on 92 encode and 84 denoise
+durations (exact or inferred): mean 8 % and 10 %, largest 34 % and 30 %. With the shapes of one
+clip count, or of one degree, held out of both fit and grid in turn, the held-out mean is 10 % and
+11 % (encode), 12 % and 11 % (denoise). The data name no hardware; H100s are our assumption.
+
+Memory is one-sided: every published limit is predicted to fit 80 GiB, but so are most shapes one
+step longer, which the artifact rules out. The model says what surely does not fit, not more.
 """
 
 import json
@@ -39,7 +46,7 @@ def ratio(model: AnalyticCostModel, m: Measurement) -> float:
     ("task", "count", "mean_error", "largest"),
     [("encode", 92, 0.09, 0.36), ("denoise", 84, 0.11, 0.36)],
 )
-def test_durations_are_right_on_average_and_within_the_stated_error(
+def test_durations_are_right_on_average_and_within_the_stated_in_sample_error(
     shared_data: Path, task: str, count: int, mean_error: float, largest: float
 ) -> None:
     model = AnalyticCostModel(HUNYUAN)
@@ -52,7 +59,9 @@ def test_durations_are_right_on_average_and_within_the_stated_error(
     assert max(errors) < largest
 
 
-def test_published_memory_limits_are_met_to_a_tenth(shared_data: Path) -> None:
+def test_shapes_at_the_published_memory_limits_fit_and_nearly_fill_the_device(
+    shared_data: Path,
+) -> None:
     value = json.loads((shared_data / "cascades" / "oom_thresholds.json").read_text())
     model = analytic_for_cluster(HUNYUAN, parse_shorthand("H100-80:8x4"))
     limits = [
