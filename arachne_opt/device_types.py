@@ -11,7 +11,7 @@ accumulation, links count one direction. Sources, each the vendor's own paper:
   400 GB/s. H200: NVIDIA H200 data sheet. GH-96: GH200 data sheet, HBM3 version.
 - B200: NVIDIA DGX B200 data sheet, an eighth of the system (1,440 GB, 36 PFLOP/s with sparsity).
 - RTX-3090, RTX-4090: NVIDIA GA102 and Ada white papers, appendix tables.
-- Titan-RTX, RTX-2080: NVIDIA Turing white paper, appendix tables. RTX-2080 is the 2080 Ti with 11 GB,
+- Titan-RTX, RTX-2080: NVIDIA Turing white paper, appendix tables. RTX-2080 is the 2080 Ti of 11 GB,
   which the public pipeline profiles call so.
 - MI300X: AMD Instinct MI300X data sheet.
 - CPU: no vendor's figures; one process of a test machine.
