@@ -9,6 +9,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -53,7 +54,8 @@ class Database:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """The answer of ``work``, from one reading transaction."""
-        return self._transact(self.engine.execution_options(postgresql_readonly=True), work)
+        # Not committed: there is nothing to keep, and on a damaged file a commit would fail.
+        return self._transact(self.engine.execution_options(postgresql_readonly=True).connect, work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """The answer of ``work``, from one writing transaction; ``work`` may be called again.
@@ -64,19 +66,23 @@ class Database:
         if self.read_only:
             what = "the database was opened for reading only"
             raise StoreError(what, where=self.location.label)
-        return self._transact(self.engine.execution_options(arachne_write=True), work)
+        return self._transact(self.engine.execution_options(arachne_write=True).begin, work)
 
     def close(self) -> None:
         """Closes all connections."""
         self.engine.dispose()
 
-    def _transact(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+    def _transact(
+        self,
+        start: Callable[[], AbstractContextManager[Connection]],
+        work: Callable[[Connection], T],
+    ) -> T:
         deadline = time.monotonic() + WAIT_S
         pause_s = _FIRST_PAUSE_S
         with store_errors(self.location):
             while True:
                 try:
-                    with engine.begin() as connection:
+                    with start() as connection:
                         return work(connection)
                 except DBAPIError as error:
                     if not should_retry(error) or time.monotonic() > deadline:

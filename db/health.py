@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import JSON, Connection, case, func, inspect, select, true
+from sqlalchemy.exc import DatabaseError
 
 from arachne_opt.db.models import METADATA, PLAN_PAYLOADS, PLANS
 from arachne_opt.db.schema import read_schema
@@ -60,9 +61,11 @@ def _words(step: object) -> str:
 
 
 def _broken_pages(connection: Connection) -> Iterator[str]:
-    for (line,) in connection.exec_driver_sql("PRAGMA integrity_check"):
-        if line != "ok":
-            yield line
+    try:
+        lines = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
+    except DatabaseError as error:
+        lines = [str(error.orig)]  # too damaged even for the check
+    yield from (line for line in lines if line != "ok")
 
 
 def _broken_payloads(connection: Connection, *, sqlite: bool) -> Iterator[str]:
@@ -70,10 +73,9 @@ def _broken_payloads(connection: Connection, *, sqlite: bool) -> Iterator[str]:
     for table in METADATA.tables.values():
         key = table.primary_key.columns.values()[0]
         for column in (c for c in table.columns if isinstance(c.type, JSON)):
-            wrong = kind(column).not_in(("object", "null"))
-            if sqlite:
-                # Asked first: json_type() of what is no JSON is an error.
-                wrong = case((func.json_valid(column) == 0, true()), else_=wrong)
+            other = kind(column).not_in(("object", "null"))
+            # Asked first: json_type() of what is no JSON is an error.
+            wrong = case((func.json_valid(column) == 0, true()), else_=other) if sqlite else other
             query = select(key).where(column.is_not(None), wrong).order_by(key)
             for row_id in connection.scalars(query):
                 yield f"{table.name} {row_id}: {column.name} is no JSON object"

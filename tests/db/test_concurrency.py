@@ -51,18 +51,18 @@ def _killed(url: str, times: int) -> None:
 
 
 def test_writers_that_are_killed_leave_whole_plans_or_none(url: str) -> None:
-    _killed(url, times=15)
+    _killed(url, times=10)
 
 
 @pytest.mark.slow
-def test_two_hundred_kills_leave_whole_plans_or_none(url: str) -> None:
-    _killed(url, times=200)
+def test_a_hundred_kills_leave_whole_plans_or_none(url: str) -> None:
+    _killed(url, times=100)
 
 
-def test_equal_requests_of_five_processes_are_solved_once(url: str) -> None:
-    outputs = finish(*[start("solve", url, "key", 0.5) for _ in range(5)])
+def test_equal_requests_of_three_processes_are_solved_once(url: str) -> None:
+    outputs = finish(*[start("solve", url, "key", 0.5) for _ in range(3)])
     answers = [output.split()[-1] for output in outputs]
-    assert sorted(answers) == ["found"] * 4 + ["solved"]
+    assert sorted(answers) == ["found"] * 2 + ["solved"]
     with PlanStore.open(url) as store:
         assert len(store.list_plans(fingerprint=fingerprint("key"))) == 1
 
@@ -80,12 +80,12 @@ def test_another_process_takes_over_from_one_that_is_killed(url: str) -> None:
     assert output.split() == ["alone", "solved"]
 
 
-def test_four_processes_may_make_one_missing_file(tmp_path) -> None:
+def test_three_processes_may_make_one_missing_file(tmp_path) -> None:
     path = tmp_path / "plans.db"
-    ids = finish(*[start("open_and_store", path) for _ in range(4)])
-    assert len({line.strip() for line in ids}) == 4
+    ids = finish(*[start("open_and_store", path) for _ in range(3)])
+    assert len({line.strip() for line in ids}) == 3
     with PlanStore.open(path) as store:
-        assert len(store.list_plans()) == 4
+        assert len(store.list_plans()) == 3
     assert migrate.check(str(path)).ok
 
 
