@@ -16,7 +16,7 @@ from torch import Tensor
 from arachne_opt.cascade.plan import Placement
 from arachne_opt.executor.adapters.base import VideoAdapter
 from arachne_opt.executor.denoising import denoise_task
-from arachne_opt.executor.distributed import Clock, sum_over_ranks
+from arachne_opt.executor.distributed import Clock, gather
 from arachne_opt.executor.encoding import Member, encode_batch
 from arachne_opt.executor.gradients import clip_weight
 from arachne_opt.executor.groups import GroupPool
@@ -37,8 +37,10 @@ class RankTrace:
         sent_bytes: bytes that it handed to other ranks, by cascade.
         waited_us: time spent waiting for hand-offs.
         tasks_end_us: when its last task was done.
+        makespan_us: when the last task of any rank was done.
         sync_us: time of the gradient synchronisation.
         optimizer_us: time of the optimizer step.
+        loss: of the whole iteration.
     """
 
     step: int
@@ -46,6 +48,7 @@ class RankTrace:
     sent_bytes: dict[int, int] = field(default_factory=dict)
     waited_us: int = 0
     tasks_end_us: int = 0
+    makespan_us: int = 0
     sync_us: int = 0
     optimizer_us: int = 0
     loss: float = 0.0
@@ -81,7 +84,8 @@ class CascadeRunner:
         trace = RankTrace(step=step)
         handoff = HandOff(self._rank, self._adapter.device)
         losses: list[Tensor] = []
-        self._clock.restart()
+        with self._watchdog.task(f"meeting for step {step}", self._job.iteration_timeout_s):
+            self._clock.restart()
         for index, placement in enumerate(iteration.plan.placements):
             if placement.task == 0:
                 self._encode(iteration, index, handoff, trace)
@@ -93,7 +97,9 @@ class CascadeRunner:
         trace.sent_bytes = dict(handoff.sent_bytes)
         own = sum(loss.double().item() for loss in losses)
         with self._watchdog.task("summing the loss", self._job.iteration_timeout_s):
-            trace.loss = sum_over_ranks(own)
+            rows = gather((own, trace.tasks_end_us))
+        trace.loss = sum(row[0] for row in rows)
+        trace.makespan_us = round(max(row[1] for row in rows))
         return trace
 
     def now_us(self) -> int:

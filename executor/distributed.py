@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 
 import torch
@@ -42,11 +43,12 @@ def meet() -> None:
     dist.all_reduce(torch.zeros(1))
 
 
-def sum_over_ranks(value: float) -> float:
-    """The sum of a number of each rank, in double precision."""
-    total = torch.tensor(value, dtype=torch.float64)
-    dist.all_reduce(total)
-    return total.item()
+def gather(values: Sequence[float]) -> list[list[float]]:
+    """The numbers of each rank, on every rank, in double precision."""
+    own = torch.tensor(values, dtype=torch.float64)
+    rows = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, own)
+    return [row.tolist() for row in rows]
 
 
 def synchronize(device: torch.device) -> None:

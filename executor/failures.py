@@ -23,7 +23,11 @@ _TEACHING: dict[str, type[ArachneError]] = {
 # What gloo and NCCL say when it is another rank that is gone.
 _ECHO = re.compile(r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|remote process exited")
 
-_ROOT_CAUSE = re.compile(r"Root Cause.*?rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
+# How torchrun lists each process that ended early.
+_ENDED = re.compile(r"\brank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
+
+# The signal that torchrun itself sends to the ranks that are left.
+_STOPPED = -15
 
 _SHOWN_LINES = 6
 
@@ -56,9 +60,14 @@ def failure_of(report_path: Path, stderr: str, code: int) -> ArachneError:
     causes = [error for error in errors if not error["echo"]]
     if causes:
         return _as_error(causes[0])
-    root = _ROOT_CAUSE.search(stderr)
-    if root is not None and not any(error["rank"] == int(root[1]) for error in errors):
-        return RunError(f"the process ended with code {root[2]}", where=f"rank {root[1]}")
+    silent = [
+        (rank, ended)
+        for rank, ended in _ENDED.findall(stderr)
+        if int(ended) != _STOPPED and int(rank) not in {error["rank"] for error in errors}
+    ]
+    if silent:
+        rank, ended = silent[0]
+        return RunError(f"the process ended with code {ended}", where=f"rank {rank}")
     if errors:
         return _as_error(errors[0])
     lines = [line for line in stderr.splitlines() if line.strip()][-_SHOWN_LINES:]

@@ -47,10 +47,6 @@ class Route:
         """Shape of what a consumer needs."""
         return self.clips, self.counts[self.consumers.index(consumer)], self.features
 
-    def moved_bytes(self) -> int:
-        """Bytes that go from rank to rank, in single precision."""
-        return sum(4 * torch.Size(self.size(rank)).numel() for rank in self.senders())
-
 
 class HandOff:
     """A rank's hand-offs within one iteration."""

@@ -98,6 +98,8 @@ def run_local(
     check_world_size(job, world_size)
     for iteration in job.iterations:
         check_files(iteration.batches.micro_batches)
+    if job.save_parameters and not Path(job.save_parameters).resolve().parent.is_dir():
+        raise InputError("the folder for the parameters does not exist", where=job.save_parameters)
     value = launch(job_to_json(job), world_size, on_progress=on_progress, folder=folder)
     return report_from_json(value)
 

@@ -109,10 +109,6 @@ class ModelConfig:
         """Sequence-parallel degrees up to ``limit``: the divisors of the number of heads."""
         return tuple(k for k in range(1, limit + 1) if self.heads % k == 0)
 
-    def latent_bytes(self, shape: Shape, clips: int) -> int:
-        """Size of the latents of a micro-batch in single precision, as they are handed off."""
-        return 4 * clips * self.token_count(shape) * self.token_features
-
 
 def config_of(spec: ModelSpec) -> ModelConfig:
     """The sizes of a published or built-in model.

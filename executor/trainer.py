@@ -109,7 +109,7 @@ def _iteration(job: ReplayJob, ranks: Sequence[RankTrace]) -> IterationReport:
         step=step,
         loss=ranks[0].loss,
         planned_us=iteration.plan.makespan_us,
-        measured_us=max(trace.tasks_end_us for trace in ranks),
+        measured_us=ranks[0].makespan_us,
         sync_us=max(trace.sync_us for trace in ranks),
         optimizer_us=max(trace.optimizer_us for trace in ranks),
         overhead_us=max(trace.overhead_us for trace in ranks),

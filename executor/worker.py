@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,7 +62,7 @@ def _replay(value: object, report_path: Path, rank: int) -> dict[str, Any] | Non
 
     def on_step(step: int, trace: RankTrace) -> None:
         iteration = job.iteration_of(step)
-        took = format_seconds(trace.tasks_end_us)
+        took = format_seconds(trace.makespan_us)
         planned = format_seconds(iteration.plan.makespan_us)
         text = f"{iteration.name}: loss {trace.loss:.6g}, {took} (planned {planned})"
         _progress(rank, step + 1, job.steps, text)
@@ -126,7 +127,8 @@ def _progress(rank: int, done: int, total: int, text: str) -> None:
 
 
 def _fail(report_path: Path, rank: int, error: Exception) -> NoReturn:
-    write_failure(report_path, rank, error)
+    with suppress(OSError):  # a full disk; the words on stderr are left
+        write_failure(report_path, rank, error)
     traceback.print_exception(error)
     sys.stderr.flush()
     # A normal exit would wait for collectives that no peer will ever join.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from arachne_opt.errors import RunError
 from arachne_opt.executor.model_config import ModelConfig
 from arachne_opt.executor.sequence_parallel import Window, active_window
 from arachne_opt.workload import Shape
@@ -75,5 +76,13 @@ class VideoAdapter(ABC):
         return error.square().sum(dim=(1, 2))
 
     def window(self, shape: Shape) -> Window:
-        """The active window, or all tokens of a clip where none is active."""
-        return active_window() or Window(counts=(self.config.token_count(shape),))
+        """The active window, or all tokens of a clip where none is active.
+
+        Raises:
+            RunError: the active window is for another number of tokens.
+        """
+        tokens = self.config.token_count(shape)
+        window = active_window() or Window(counts=(tokens,))
+        if sum(window.counts) != tokens:
+            raise RunError(f"clips of {shape} have {tokens} tokens, not {sum(window.counts)}")
+        return window

@@ -12,9 +12,9 @@ from arachne_opt.workload import Clip, Iteration, MicroBatch, Shape
 from tests.strategies import even_cluster, seeded_plan, two_stage
 
 TASK_US = 100_000
-# 45, 70 and 6 tokens: none divides by 4, the first not even by 2.
+# 45, 42 and 6 tokens: none divides by 4, the first not even by 2.
 ODD = Shape(frames=9, height=48, width=80)
-WIDE = Shape(frames=5, height=80, width=112)
+WIDE = Shape(frames=5, height=48, width=112)
 SMALL = Shape(frames=1, height=32, width=48)
 TILED = {"tile": 64, "tile_stride": 48}
 

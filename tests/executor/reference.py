@@ -58,7 +58,7 @@ MODELS = {"toy": toy, "tiny-wan": wan}
 
 
 def clip_loss(
-    job: ReplayJob, step: int, encode: Encode, velocity: Velocity
+    job: ReplayJob, step: int, encode: Encode, velocity: Velocity, latents: dict[str, Tensor]
 ) -> Iterable[tuple[float, Tensor]]:
     """(share, mean squared error) of each clip; shares follow the rule and add up to 1."""
     config = job.model.config()
@@ -67,8 +67,10 @@ def clip_loss(
     weigh = config.token_count if job.weight_rule == "token" else lambda shape: 1
     total = sum(weigh(shape) for _, shape in clips)
     for clip, shape in clips:
-        pixels = clip_pixels(clip.id, (3, shape.frames, shape.height, shape.width))
-        clean = encode(pixels[None])
+        if clip.id not in latents:
+            pixels = clip_pixels(clip.id, (3, shape.frames, shape.height, shape.width))
+            latents[clip.id] = encode(pixels[None])
+        clean = latents[clip.id]
         noise = clip_noise(job.seed, clip.id, step, clean.shape[1:])[None]
         time = torch.tensor([clip_timestep(job.seed, clip.id, step)])
         length = config.text_length
@@ -85,10 +87,11 @@ def train(job: ReplayJob) -> tuple[list[float], list[dict[str, Tensor]], dict[st
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=job.learning_rate, weight_decay=job.weight_decay
     )
-    losses, gradients = [], []
+    losses, gradients, latents = [], [], {}
     for step in range(job.steps):
         optimizer.zero_grad()
-        loss = sum(share * error for share, error in clip_loss(job, step, encode, velocity))
+        parts = clip_loss(job, step, encode, velocity, latents)
+        loss = sum(share * error for share, error in parts)
         loss.backward()
         losses.append(loss.item())
         gradients.append({name: p.grad.clone() for name, p in model.named_parameters()})

@@ -45,7 +45,7 @@ def check_degrees(batches):
 
 def test_tiles_depend_on_the_shape_only_and_overlap():
     config = CHOICE.config()
-    rows = tile_rows(config, WIDE)
+    rows = tile_rows(config, IMAGE)
     assert [(t.top, t.height) for t, *_ in rows] == [(0, 64), (48, 32)]
     assert [(t.left, t.width) for t in rows[0]] == [(0, 64), (48, 64), (96, 16)]
     assert len(tile_rows(config, Shape(frames=33, height=64, width=64))) == 1
@@ -53,11 +53,11 @@ def test_tiles_depend_on_the_shape_only_and_overlap():
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 4, 8])
 def test_whole_clips_and_tiles_are_shared_out_evenly(degree):
-    pieces = share_out(CHOICE.config(), WIDE, 4, degree)
+    pieces = share_out(CHOICE.config(), IMAGE, 4, degree)
     assert [(p.clip, p.tile) for p in pieces] == [
         (clip, tile)
         for clip in range(4)
-        for row in tile_rows(CHOICE.config(), WIDE)
+        for row in tile_rows(CHOICE.config(), IMAGE)
         for tile in row
     ]
     loads = [sum(p.tile.area for p in pieces if p.owner == rank) for rank in range(degree)]

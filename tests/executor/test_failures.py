@@ -10,6 +10,15 @@ from arachne_opt.executor.failures import failure_of, write_failure
 from arachne_opt.executor.watchdog import Watchdog
 
 TORCHRUN = """
+Failures:
+[1]:
+  time      : 2026-01-01_00:00:00
+  host      : here
+  rank      : 0 (local_rank: 0)
+  exitcode  : 8 (pid: 40)
+[2]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : -15 (pid: 42)
 Root Cause (first observed failure):
 [0]:
   time      : 2026-01-01_00:00:00

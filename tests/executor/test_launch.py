@@ -1,0 +1,185 @@
+"""Real torchrun launches: reports come back, and whatever goes wrong ends all ranks."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from arachne_opt.errors import InputError, RunError
+from arachne_opt.executor.launch import compose, launch, run_local, threads_for
+from arachne_opt.executor.measure import (
+    MeasureJob,
+    measure_job_from_json,
+    measure_job_to_json,
+    measure_local,
+)
+from arachne_opt.executor.model_config import ModelChoice
+from arachne_opt.executor.report import run_records
+from tests.executor import reference
+from tests.executor.jobs import ODD, SMALL, batch, iteration_of, job_of
+
+RUNS = ((0, 0, (0,), 0), (1, 0, (1,), 0), (0, 1, (0, 1), 1), (1, 1, (1,), 2))
+
+
+def two_rank_job(**fields):
+    batches = (batch("a", ODD), batch("b", SMALL, 2, path=fields.pop("path", "")))
+    return job_of(iteration_of("it", batches, RUNS, devices=2), **fields)
+
+
+def ranks_of(folder):
+    """Processes of a run, by rank, found by the job file in their command line."""
+    found = {}
+    for status in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (status / "cmdline").read_bytes().split(b"\0")
+            words = (status / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if str(folder / "job.json").encode() in command:
+            rank = [w.removeprefix(b"RANK=") for w in words if w.startswith(b"RANK=")]
+            found[int(rank[0]) if rank else "torchrun"] = int(status.name)
+    return found
+
+
+def test_the_command_is_torchruns_for_one_machine_or_many():
+    one = compose(Path("job.json"), 4, Path("report.json"))
+    assert one[1:3] == ["-m", "torch.distributed.run"]
+    assert "--standalone" in one
+    assert "--nproc-per-node=4" in one
+    assert one[-4:] == ["-m", "arachne_opt.executor.worker", "job.json", "report.json"]
+    many = compose(Path("j"), 16, Path("r"), nodes=2, rendezvous="head:29500")
+    assert {"--nnodes=2", "--nproc-per-node=8", "--rdzv-endpoint=head:29500"} <= set(many)
+    with pytest.raises(InputError, match="do not spread evenly"):
+        compose(Path("j"), 5, Path("r"), nodes=2, rendezvous="head:29500")
+    with pytest.raises(InputError, match="need a meeting point"):
+        compose(Path("j"), 4, Path("r"), nodes=2)
+
+
+def test_cores_are_shared_among_ranks_unless_a_number_is_asked_for(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert [threads_for(n, 0) for n in (1, 2, 16)] == [8, 4, 1]
+    assert threads_for(16, 3) == 3
+
+
+def test_missing_pixels_are_named_before_any_process_starts(tmp_path):
+    job = two_rank_job(path=str(tmp_path / "no.npy"))
+    with pytest.raises(InputError, match=r"clip b-0: the file .*no\.npy does not exist"):
+        run_local(job, 2)
+
+
+def test_a_missing_folder_for_the_parameters_is_found_before_the_training(tmp_path):
+    job = two_rank_job(save_parameters=str(tmp_path / "no" / "model.pt"))
+    with pytest.raises(InputError, match="folder for the parameters does not exist"):
+        run_local(job, 2)
+
+
+@pytest.mark.slow
+def test_a_run_reports_progress_and_leaves_the_parameters_of_one_process(tmp_path):
+    seen = []
+    saved = tmp_path / "model.pt"
+    job = two_rank_job(epochs=2, learning_rate=1e-3, save_parameters=str(saved))
+    report = run_local(job, 2, on_progress=seen.append)
+    assert [(p.done, p.total) for p in seen] == [(1, 2), (2, 2)]
+    assert "loss" in seen[0].text
+    losses, _, parameters = reference.train(job)
+    assert [it.loss for it in report.iterations] == pytest.approx(losses, rel=1e-6)
+    assert reference.worst_difference(torch.load(saved), parameters) < 1e-5
+    records = run_records(report, ["p1"])
+    assert [(r.plan_id, r.world_size, r.planned_us) for r in records] == [("p1", 2, 300_000)] * 2
+    assert records[1].report["iterations"][0]["step"] == 1
+
+
+@pytest.mark.slow
+def test_a_clip_that_only_a_rank_finds_broken_is_an_input_error(tmp_path):
+    np.save(tmp_path / "v.npy", np.zeros((1, 32, 48, 3)))
+    with pytest.raises(InputError, match=r"rank 1, clip b-0: .* holds float64") as caught:
+        run_local(two_rank_job(path=str(tmp_path / "v.npy")), 2)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_named_and_ends_the_run(tmp_path):
+    def kill_rank_1(progress):
+        if progress.done == 1:
+            os.kill(ranks_of(tmp_path)[1], signal.SIGKILL)
+
+    job = replace(two_rank_job(epochs=500), timeout_floor_s=30.0)
+    with pytest.raises(RunError, match="rank 1: the process ended with code -9") as caught:
+        run_local(job, 2, on_progress=kill_rank_1, folder=tmp_path)
+    assert caught.value.exit_code == 8
+    assert ranks_of(tmp_path) == {}
+
+
+@pytest.mark.slow
+def test_an_interrupt_stops_all_ranks(tmp_path):
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_local(two_rank_job(epochs=500), 2, on_progress=interrupt, folder=tmp_path)
+    deadline = time.monotonic() + 5
+    while ranks_of(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert ranks_of(tmp_path) == {}
+
+
+@pytest.mark.slow
+def test_an_unknown_job_is_refused_by_the_ranks():
+    with pytest.raises(InputError, match="unknown job format 'other/1'"):
+        launch({"format": "other/1", "threads_per_rank": 1}, 1)
+
+
+MEASURE = MeasureJob(
+    model=ModelChoice(preset="toy"),
+    batches=(batch("a", ODD), batch("b", SMALL, 2)),
+    degrees=(1, 2),
+    repeats=2,
+)
+
+
+def test_a_measurement_job_survives_json_and_leaves_out_what_cannot_run():
+    assert measure_job_from_json(measure_job_to_json(MEASURE)) == MEASURE
+    wide = replace(MEASURE, degrees=(1, 3))
+    assert [(t, k) for _, t, k in wide.work()] == [
+        ("encode", 1),
+        ("encode", 3),
+        ("denoise", 1),
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"degrees": ()}, "needs micro-batches and degrees"),
+        ({"tasks": ("decode",)}, "unknown task 'decode'"),
+        ({"repeats": 0}, "repeats must be positive"),
+        ({"device": "tpu"}, "unknown device"),
+    ],
+)
+def test_a_measurement_that_makes_no_sense_is_refused(fields, message):
+    with pytest.raises(InputError, match=message):
+        replace(MEASURE, **fields)
+
+
+def test_a_degree_wider_than_the_ranks_cannot_be_measured():
+    with pytest.raises(InputError, match="degree 2 is wider than the 1 ranks"):
+        measure_local(MEASURE, 1)
+
+
+@pytest.mark.slow
+def test_every_task_is_measured_alone_at_every_degree():
+    seen = []
+    rows = measure_local(MEASURE, 2, on_progress=seen.append)
+    assert [(r.task, r.batch, r.degree) for r in rows] == [
+        (task, b.size, degree) for b, task, degree in MEASURE.work()
+    ]
+    assert len(seen) == len(rows) == 8
+    assert all(r.duration_us > 0 and r.source == "profile" and r.model == "toy" for r in rows)
+    assert rows[0].text_tokens == 3
+    weights = 4 * 123_152
+    assert all(weights < r.memory_bytes < 2**30 for r in rows)
