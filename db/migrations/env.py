@@ -11,6 +11,7 @@ from alembic.runtime.migration import MigrationContext, MigrationInfo
 from sqlalchemy import Connection, delete, insert
 
 from arachne_opt import __version__
+from arachne_opt.db.engine import WAIT_S
 from arachne_opt.db.models import METADATA, SCHEMA_HISTORY
 from arachne_opt.errors import StoreError
 
@@ -49,6 +50,7 @@ def run(connection: Connection) -> None:
         # Inside the transaction: a lock that is taken before it starts another one, which alembic
         # then never commits. On SQLite the transaction itself is the lock (BEGIN IMMEDIATE).
         if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {round(WAIT_S * 1000)}")
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})")
         context.run_migrations()
         if connection.dialect.name == "sqlite":
