@@ -10,6 +10,12 @@ from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.errors import InputError
 from arachne_opt.solvers.base import CascadeSolver, Limits, ProgressCallback, Result, StopCheck
+from arachne_opt.solvers.baselines.flex_sp import flex_sp
+from arachne_opt.solvers.baselines.uniform import (
+    best_uniform,
+    bucketed_data_parallel,
+    megatron_uniform,
+)
 from arachne_opt.solvers.portfolio import solve_cascade
 
 
@@ -39,7 +45,22 @@ class NamedSolver:
         )
 
 
-_SOLVERS: dict[str, Callable[..., Result]] = {"portfolio": solve_cascade}
+def _by_rule(rule: Callable[[CascadeProblem, Limits], Result]) -> Callable[..., Result]:
+    """A peer's rule as a solver: it answers at once, so that progress and stop do not matter."""
+
+    def solve(problem: CascadeProblem, limits: Limits, **_: object) -> Result:
+        return rule(problem, limits)
+
+    return solve
+
+
+_SOLVERS: dict[str, Callable[..., Result]] = {
+    "portfolio": solve_cascade,
+    "megatron-uniform": _by_rule(megatron_uniform),
+    "bucketed-dp": _by_rule(bucketed_data_parallel),
+    "best-uniform": _by_rule(best_uniform),
+    "flex-sp": _by_rule(flex_sp),
+}
 
 
 def cascade_solver_names() -> tuple[str, ...]:
