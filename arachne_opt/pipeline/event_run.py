@@ -60,13 +60,18 @@ class StageTimeline:
 
 
 class _Message(NamedTuple):
-    """To a replica of a stage, for the operation that waits for it."""
+    """To a replica of a stage, for the operation that waits for it.
+
+    Args:
+        rest_s: the sender stays blocked for so long after a blocking send.
+    """
 
     stage: int
     replica: int
     forward: bool
     chunk: int
     seconds: float
+    rest_s: float
 
 
 @dataclass(slots=True)
@@ -93,8 +98,10 @@ class PipelineRun:
         schedule: Schedule,
         chunks: int,
         blocking: bool,
+        published_ends: bool,
     ) -> None:
         self.facts, self.number, self.pipeline, self.blocking = facts, number, pipeline, blocking
+        self.published_ends = published_ends
         count = len(pipeline.stages)
         self.rows = _chunk_rows(pipeline, chunks)
         self.orders = [stage_order(schedule, i, count, microbatches, chunks) for i in range(count)]
@@ -211,9 +218,16 @@ class PipelineRun:
         seconds: float,
     ) -> None:
         stage, replica, chunk = source
-        message = _Message(target[0], target[1], forward, target[2], seconds)
+        rest = seconds if self._pays_twice(stage, forward) else 0.0
+        message = _Message(target[0], target[1], forward, target[2], seconds, rest)
         self.outbox.setdefault((stage, replica, forward, chunk), []).append(message)
         self.needs[target[0], target[1], forward, target[2]] += 1
+
+    def _pays_twice(self, stage: int, forward: bool) -> bool:
+        """Whether the published form charges the sends of a stage at either end twice."""
+        last = len(self.pipeline.stages) - 1
+        end = (stage == 0 and last > 2) if forward else stage == last
+        return self.published_ends and end
 
     def _samples(self, stage: Stage) -> int:
         return self.pipeline.batch // len(stage.replicas)
@@ -283,10 +297,17 @@ class PipelineRun:
     def _delivered(
         self, unit: _Unit, member: int, message: _Message, microbatch: int, now_s: float
     ) -> None:
-        self.on_air.discard((unit.stage, member))
         op = Op(message.forward, message.chunk, microbatch)
         self.arrived[message.stage, message.replica, op] += 1
         self._try(self.unit_of[message.stage, message.replica], now_s)
+        if message.rest_s and self.blocking:
+            self.send_s[unit.stage] += message.rest_s
+            self._at(now_s + message.rest_s, partial(self._free_to_send, unit, member))
+        else:
+            self._free_to_send(unit, member, now_s)
+
+    def _free_to_send(self, unit: _Unit, member: int, now_s: float) -> None:
+        self.on_air.discard((unit.stage, member))
         self._send_next(unit, member, now_s)
         self._try(unit, now_s)
 

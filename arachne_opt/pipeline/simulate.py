@@ -44,6 +44,7 @@ def simulate(
     schedule: Schedule = Schedule.ONE_F_ONE_B,
     chunks: int = 1,
     blocking_sends: bool = True,
+    published_ends: bool = False,
     overlap_sync: bool = False,
     keep_tasks: bool = False,
 ) -> Simulation:
@@ -56,6 +57,8 @@ def simulate(
         chunks: chunks per stage, for the interleaved schedule; each stage's number of rows is cut
             into as many parts, and rows are dealt to the parts in the order of the interleaving.
         blocking_sends: a replica computes nothing while it sends.
+        published_ends: with blocking sends, the last stage (and the first of more than three) is
+            blocked twice as long, as the published closed form has it.
         overlap_sync: gradients of a segment of rows are exchanged as soon as all its holders have
             them; otherwise after the last operation of all pipelines.
         keep_tasks: keep every operation, for timelines.
@@ -67,7 +70,7 @@ def simulate(
         raise InputError(f"{chunks} chunks with schedule {schedule}")
     facts = Facts(problem)
     runs = [
-        PipelineRun(facts, p, pipeline, count, schedule, chunks, blocking_sends)
+        PipelineRun(facts, p, pipeline, count, schedule, chunks, blocking_sends, published_ends)
         for p, (pipeline, count) in enumerate(zip(plan.pipelines, plan.counts, strict=True))
     ]
     for run in runs:

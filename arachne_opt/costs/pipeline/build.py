@@ -7,14 +7,19 @@ from itertools import product
 
 from arachne_opt.canonical import digest
 from arachne_opt.cluster import Cluster
+from arachne_opt.costs.pipeline.analytic import constant_curve
+from arachne_opt.costs.pipeline.estimates import with_estimates
 from arachne_opt.costs.pipeline.profiles import Profiles
 from arachne_opt.errors import InputError
 from arachne_opt.pipeline.memory import MEASURED_FP32, MemoryRule
 from arachne_opt.pipeline.problem import PipelineOptions, PipelineProblem
 from arachne_opt.pipeline.rows import check_device_type
-from arachne_opt.pipeline.tables import Curve, Port, PriceTables, Route
+from arachne_opt.pipeline.tables import Port, PriceTables, Route
 
 DEFAULT_ZONE = "default"
+# What estimates fill in unless the options name micro-batches.
+USUAL_MICROBATCHES = (1, 2, 3, 4, 6, 8, 12, 16)
+USUAL_DEGREES = (1, 2, 4, 8)
 
 
 def build_problem(
@@ -24,14 +29,33 @@ def build_problem(
     *,
     options: PipelineOptions | None = None,
     memory: MemoryRule = MEASURED_FP32,
+    allow_estimates: bool = False,
     name: str | None = None,
 ) -> PipelineProblem:
     """The problem with the tables of the types and zones in a cluster.
+
+    Args:
+        profiles: what was measured for the model.
+        cluster: nodes and zones.
+        global_batch: samples per iteration.
+        options: what a plan may do.
+        memory: rule for the memory of a device.
+        allow_estimates: step times may be estimated for types, micro-batches and degrees that
+            were not measured.
+        name: by default that of model and cluster.
 
     Raises:
         InputError: a type has no profile, or two zones have no link.
     """
     where = f"model {profiles.model.name}"
+    choices = options or PipelineOptions()
+    if allow_estimates:
+        profiles = with_estimates(
+            profiles,
+            cluster.device_types,
+            microbatches=choices.microbatches or USUAL_MICROBATCHES,
+            degrees=USUAL_DEGREES,
+        )
     for kind in cluster.device_types:
         check_device_type(kind, profiles.device_types, where)
     steps = tuple(s for s in profiles.steps if s.device_type in cluster.device_types)
@@ -47,7 +71,7 @@ def build_problem(
         global_batch=global_batch,
         tables=tables,
         memory=memory,
-        options=options or PipelineOptions(),
+        options=choices,
         cost_version=digest([profiles.version, memory.name]),
         notes=profiles.notes,
     )
@@ -95,9 +119,5 @@ def _from_link(cluster: Cluster, source: Port, target: Port) -> list[Route]:
     """A route of constant bandwidth where the cluster's own description joins two zones."""
     for entry in cluster.zone_links:
         if set(entry.zones) == {source.zone, target.zone}:
-            link = entry.link
-            curve = Curve(
-                constant=link.bandwidth_bytes_per_s / 1e9, latency_s=link.latency_us / 1e6
-            )
-            return [Route(source=source, target=target, curve=curve)]
+            return [Route(source=source, target=target, curve=constant_curve(entry.link))]
     return []
