@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -112,6 +113,21 @@ def test_a_killed_rank_is_named_and_ends_the_run(tmp_path):
     with pytest.raises(RunError, match="rank 1: the process ended with code -9") as caught:
         run_local(job, 2, on_progress=kill_rank_1, folder=tmp_path)
     assert caught.value.exit_code == 8
+    assert ranks_of(tmp_path) == {}
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_ends_the_run_after_the_time_out(tmp_path):
+    def stop_rank_1(progress):
+        if progress.done == 1:
+            pid = ranks_of(tmp_path)[1]
+            os.kill(pid, signal.SIGSTOP)
+            # torchrun's polite signal is heard by a running process only.
+            threading.Timer(6.0, os.kill, (pid, signal.SIGCONT)).start()
+
+    job = replace(two_rank_job(epochs=500), timeout_floor_s=2.0, timeout_factor=1.0)
+    with pytest.raises(RunError, match=r"rank 0: .* failed: .*[Tt]imed out"):
+        run_local(job, 2, on_progress=stop_rank_1, folder=tmp_path)
     assert ranks_of(tmp_path) == {}
 
 
