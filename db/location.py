@@ -11,6 +11,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from arachne_opt.errors import InputError
+from arachne_opt.settings import default_database
 
 _HINT = 'a path such as "plans.db" or "postgresql://user@host/name"'
 
@@ -38,7 +39,7 @@ class Location:
     @property
     def upgrade_command(self) -> str:
         """The command that brings this database to the current schema."""
-        if self.path is None or str(self.path) == default_url():
+        if self.path is None or str(self.path) == default_database():
             return "`arachne db upgrade`"
         return f"`arachne db upgrade --db {shlex.quote(str(self.path))}`"
 
@@ -49,14 +50,6 @@ class Location:
             if isinstance(secret, str) and secret:
                 text = text.replace(secret, "***")
         return text
-
-
-def default_url() -> str:
-    """The file that is used where no other database is named, in the XDG data folder."""
-    base = os.environ.get("XDG_DATA_HOME", "")
-    # The XDG specification tells programs to ignore a relative path.
-    folder = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share"
-    return str(folder / "arachne" / "plans.db")
 
 
 def locate(address: str | os.PathLike[str]) -> Location:

@@ -11,10 +11,11 @@ from sqlalchemy import Connection
 
 from arachne_opt.db import plan_rows, run_rows
 from arachne_opt.db.engine import Database, open_database
-from arachne_opt.db.location import Location, default_url, locate
+from arachne_opt.db.location import Location, locate
 from arachne_opt.db.schema import State, read_schema, require_current
 from arachne_opt.errors import InputError, StoreError
 from arachne_opt.records import Measurement, PlanRecord, PlanSummary, RunRecord, RunSummary
+from arachne_opt.settings import default_database
 
 _LARGEST_PAGE = 10_000
 
@@ -182,7 +183,7 @@ def _create(location: Location) -> None:
     from arachne_opt.db import migrate
 
     assert location.path is not None
-    if str(location.path) == default_url():
+    if str(location.path) == default_database():
         try:
             location.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

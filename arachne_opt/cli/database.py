@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from arachne_opt.cli.options import database_option
+from arachne_opt.errors import StoreError
 from arachne_opt.settings import database_url
 
 
@@ -23,9 +24,7 @@ def upgrade(db_url: str | None) -> None:
     """Create the tables, or bring an older schema up to date without loss."""
     from arachne_opt.db import migrate
 
-    url = database_url(db_url)
-    migrate.upgrade(url)
-    click.echo(f"schema {migrate.current(url)}")
+    click.echo(f"schema {migrate.upgrade(database_url(db_url))}")
 
 
 @database.command()
@@ -39,9 +38,15 @@ def current(db_url: str | None) -> None:
 
 @database.command()
 @database_option
-def check(db_url: str | None) -> None:
-    """Check schema, integrity and every stored plan's form; exit 6 when something is wrong."""
+def check(db_url: str | None) -> int:
+    """Check schema, integrity and every stored payload; exit 6 when something is wrong."""
     from arachne_opt.db import migrate
 
-    migrate.check(database_url(db_url))
-    click.echo("ok")
+    health = migrate.check(database_url(db_url))
+    if health.ok:
+        click.echo("ok")
+        return 0
+    for kind in ("drift", "damage", "dangling"):
+        for line in getattr(health, kind):
+            click.echo(f"{kind}: {line}")
+    return StoreError.exit_code

@@ -1,4 +1,4 @@
-"""``arachne plans``: list, show and export stored plans."""
+"""``arachne plans``: list, show, export and delete stored plans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arachne_opt.units import format_seconds
 
 @click.group()
 def plans() -> None:
-    """List, show and export stored plans. A unique beginning of an id is enough."""
+    """List, show, export and delete stored plans. A unique beginning of an id is enough."""
 
 
 @plans.command("list")
@@ -34,7 +34,7 @@ def list_plans(limit: int, offset: int, name: str | None, db_url: str | None, fo
     with PlanStore.open(database_url(db_url), read_only=True) as store:
         found = store.list_plans(limit=limit, offset=offset, name=name)
     if form == "json":
-        emit_json("plans", {"plans": [asdict(summary) for summary in found]})
+        emit_json("plans", {"plans": [{**asdict(row), "gap": row.gap} for row in found]})
         return
     rows = []
     for s in found:
@@ -56,7 +56,7 @@ def show(plan_id: str, db_url: str | None, form: str) -> None:
     with PlanStore.open(database_url(db_url), read_only=True) as store:
         record = store.get_plan(plan_id)
     if form == "json":
-        emit_json("plan", asdict(record))
+        emit_json("plan", {**asdict(record), "gap": record.gap})
         return
     problem = problem_from_json(record.problem)
     versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
@@ -91,3 +91,15 @@ def export(plan_ids: tuple[str, ...], out: Path | None, db_url: str | None) -> N
         return
     write_whole(out, text)
     click.echo(f"{len(lines)} plans written to {out}", err=True)
+
+
+@plans.command()
+@click.argument("plan_id")
+@click.option("--with-runs", is_flag=True, help="Delete the plan's runs too.")
+@database_option
+def delete(plan_id: str, with_runs: bool, db_url: str | None) -> None:
+    """Delete a plan; what its runs measured stays."""
+    from arachne_opt.db.store import PlanStore
+
+    with PlanStore.open(database_url(db_url)) as store:
+        click.echo(f"deleted {store.delete_plan(plan_id, with_runs=with_runs)}")

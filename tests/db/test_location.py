@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from arachne_opt.db.location import default_url, locate
+from arachne_opt.db.location import locate
 from arachne_opt.db.store import PlanStore
 from arachne_opt.errors import InputError
+from arachne_opt.settings import default_database
 
 
 def test_a_plain_path_and_an_sqlite_url_mean_the_same_file(
@@ -33,18 +34,18 @@ def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
 
 def test_the_default_is_in_the_xdg_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    assert default_url() == "/data/arachne/plans.db"
+    assert default_database() == "/data/arachne/plans.db"
     for ignored in ("", "relative"):
         monkeypatch.setenv("XDG_DATA_HOME", ignored)
         monkeypatch.setenv("HOME", "/home/a")
-        assert default_url() == "/home/a/.local/share/arachne/plans.db"
+        assert default_database() == "/home/a/.local/share/arachne/plans.db"
 
 
 def test_the_default_needs_no_set_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "deep" / "down"))
-    with PlanStore.open(default_url()) as store:
+    with PlanStore.open(default_database()) as store:
         assert store.list_plans() == ()
-    assert Path(default_url()).is_file()
+    assert Path(default_database()).is_file()
 
 
 @pytest.mark.parametrize(
