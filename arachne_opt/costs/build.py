@@ -42,14 +42,10 @@ def build_problem(
             and the memory that there is.
     """
     if degrees is not None:
-        _check_degrees(degrees, cost_model)
-    cascades = []
-    for batch in iteration.micro_batches:
-        tasks = [
-            _task(task, index, batch, cluster, cost_model, degrees)
-            for index, task in enumerate(cost_model.task_names)
-        ]
-        cascades.append(Cascade(id=batch.id, tasks=tuple(tasks), label=batch.label))
+        check_degrees(degrees, cost_model)
+    cascades = [
+        build_cascade(batch, cluster, cost_model, degrees) for batch in iteration.micro_batches
+    ]
     return CascadeProblem(
         name=name or iteration.name,
         cluster=cluster,
@@ -58,7 +54,27 @@ def build_problem(
     )
 
 
-def _check_degrees(degrees: Collection[int], cost_model: CostModel) -> None:
+def build_cascade(
+    batch: MicroBatch,
+    cluster: Cluster,
+    cost_model: CostModel,
+    degrees: Collection[int] | None = None,
+) -> Cascade:
+    """The tasks of one micro-batch, one after the other, with the options that fit the cluster.
+
+    Raises:
+        InputError: the cost model knows nothing about the micro-batch.
+        InfeasibleError: a task fits at no degree.
+    """
+    tasks = [
+        _task(task, index, batch, cluster, cost_model, degrees)
+        for index, task in enumerate(cost_model.task_names)
+    ]
+    return Cascade(id=batch.id, tasks=tuple(tasks), label=batch.label)
+
+
+def check_degrees(degrees: Collection[int], cost_model: CostModel) -> None:
+    """Refuses degrees that a task can never run at, with the legal ones."""
     if not degrees:
         raise InputError("no degree is allowed", where="degrees")
     for degree in degrees:
