@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from arachne_opt.errors import RunError
 from arachne_opt.executor.sequence_parallel import Window
 
 
@@ -63,7 +64,13 @@ class HandOff:
         Args:
             route: the hand-off.
             whole_BNP: all tokens, on a producer; None elsewhere.
+
+        Raises:
+            RunError: tokens that are not those of the plan; nothing is sent.
         """
+        wanted = (route.clips, sum(route.counts), route.features)
+        if whole_BNP is not None and tuple(whole_BNP.shape) != wanted:
+            raise RunError(f"the latents are {tuple(whole_BNP.shape)}, the plan says {wanted}")
         for consumer, producer in route.senders().items():
             if self._rank == producer and whole_BNP is not None:
                 self._send(route, consumer, _window_of(route, consumer, whole_BNP))

@@ -27,8 +27,8 @@ from arachne_opt.executor.watchdog import Watchdog
 from arachne_opt.units import format_seconds
 
 
-def main(arguments: list[str]) -> None:
-    """Runs this rank's share of a job; ends the process with the code of the error, if any."""
+def main(arguments: list[str]) -> NoReturn:
+    """Runs this rank's share of a job and ends the process: code 0, or that of the error."""
     job_path, report_path = Path(arguments[0]), Path(arguments[1])
     rank = int(os.environ["RANK"])
     threading.Thread(target=_leave_with_parent, daemon=True, name="arachne-parent").start()
@@ -36,6 +36,8 @@ def main(arguments: list[str]) -> None:
         _run(job_path, report_path, rank)
     except Exception as error:
         _fail(report_path, rank, error)
+    # A normal exit would take down torch's threads in an order that now and then aborts.
+    os._exit(0)
 
 
 def _run(job_path: Path, report_path: Path, rank: int) -> None:
@@ -69,7 +71,7 @@ def _replay(value: object, report_path: Path, rank: int) -> dict[str, Any] | Non
 
     trainer = CascadeTrainer(job, watchdog=_watchdog(report_path, rank))
     report = trainer.run(on_step)
-    _tear_down()
+    _part()
     return report_to_json(report) if report is not None else None
 
 
@@ -87,7 +89,7 @@ def _measure(value: object, report_path: Path, rank: int) -> dict[str, Any] | No
         _progress(rank, number, total, text)
 
     rows = Meter(job, _watchdog(report_path, rank)).run(on_done)
-    _tear_down()
+    _part()
     return measurements_to_json(rows)
 
 
@@ -100,14 +102,15 @@ def _set_up(device: str, threads: int, timeout_s: float) -> None:
     start_group(pick_device(device), timeout_s)
 
 
-def _tear_down() -> None:
-    import torch.distributed as dist
+def _part() -> None:
+    """Waits for the other ranks: who leaves early would look like a lost peer to the rest.
 
+    All work is done and reported by now, so who is gone already is no loss.
+    """
     from arachne_opt.executor.distributed import meet
 
-    # Who leaves first would look like a lost peer to the others.
-    meet()
-    dist.destroy_process_group()
+    with suppress(RuntimeError):
+        meet()
 
 
 def _watchdog(report_path: Path, rank: int) -> Watchdog:

@@ -1,9 +1,13 @@
 """A job that cannot run is refused with a message that helps, before any process starts."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import arachne_opt
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.errors import InputError
 from arachne_opt.executor.job import check_world_size
@@ -134,3 +138,11 @@ def test_an_unknown_model_or_size_is_refused():
         ModelChoice(preset="hunyuanvideo-13b")
     with pytest.raises(InputError, match="did you mean 'layers'"):
         ModelChoice(preset="toy", overrides={"layer": 3})
+
+
+def test_describing_and_launching_jobs_loads_no_torch():
+    modules = ("job_json", "launch", "measure", "report", "pixel_files")
+    imports = "; ".join(f"import arachne_opt.executor.{name}" for name in modules)
+    code = f"{imports}; import sys; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    root = Path(arachne_opt.__file__).parent.parent
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0

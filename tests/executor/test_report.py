@@ -3,7 +3,6 @@
 import pytest
 
 from arachne_opt.errors import InputError
-from arachne_opt.executor.handoff import Route
 from arachne_opt.executor.report import (
     IterationReport,
     RankSpan,
@@ -84,16 +83,3 @@ def test_each_step_becomes_a_run_of_its_iterations_plan():
 def test_what_is_no_report_is_refused(value):
     with pytest.raises(InputError):
         report_from_json(value)
-
-
-def test_missing_windows_come_from_producers_in_turn():
-    route = Route(
-        cascade=0,
-        producers=(0, 1),
-        consumers=(1, 2, 3, 4),
-        counts=(12, 11, 11, 11),
-        clips=2,
-        features=16,
-    )
-    assert route.senders() == {2: 0, 3: 1, 4: 0}
-    assert [route.size(rank) for rank in route.senders()] == [(2, 11, 16)] * 3
