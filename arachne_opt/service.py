@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arachne_opt.canonical import digest
+from arachne_opt.cascade.batching import BatchingProblem, batching_of_ids
 from arachne_opt.cascade.plan import CascadePlan, from_canonical, plan_from_json, to_canonical
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.problem_json import problem_from_json, problem_to_json
@@ -16,6 +17,7 @@ from arachne_opt.cascade.verify import verify
 from arachne_opt.errors import InfeasibleError, NoPlanError
 from arachne_opt.records import PlanRecord
 from arachne_opt.solvers.base import Limits, ProgressCallback, Result, Status, StopCheck
+from arachne_opt.workload import Iteration
 
 if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
@@ -39,6 +41,27 @@ class Answer:
     cached: bool
     lookup_s: float
     interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchingAnswer:
+    """A batching with the verified plan of its micro-batches.
+
+    Args:
+        iteration: the micro-batches; every clip is in exactly one.
+        bound_us: no batching of the candidates has a shorter makespan.
+    """
+
+    iteration: Iteration
+    answer: Answer
+    bound_us: int
+
+    @property
+    def gap(self) -> float | None:
+        """(makespan - bound) / bound over all batchings, None without a bound."""
+        if self.bound_us <= 0:
+            return None
+        return (self.answer.record.objective_us - self.bound_us) / self.bound_us
 
 
 class PlanService:
@@ -78,6 +101,78 @@ class PlanService:
             start_plan = self._start_plan(problem, fingerprint) if use_cache else None
             result = _solve(problem, limits, solver, on_progress, should_stop, start_plan)
             return self._keep(problem, fingerprint, limits, _proven_plan(problem, result))
+
+    def plan_batching(
+        self,
+        problem: BatchingProblem,
+        limits: Limits,
+        *,
+        bucketed: tuple[Iteration, Answer] | None = None,
+        solver: str = DEFAULT_SOLVER,
+        use_cache: bool = True,
+        on_progress: ProgressCallback | None = None,
+        should_stop: StopCheck | None = None,
+    ) -> BatchingAnswer:
+        """The clips of an iteration in micro-batches, with a checked and simulated plan.
+
+        The plan is kept twice: for the micro-batches chosen, as any plan, and for the clips.
+
+        Args:
+            problem: the clips with all priced micro-batches.
+            limits: the time is for batching and placing together.
+            bucketed: another grouping of the clips with its plan, to begin with.
+            solver: places micro-batches.
+            use_cache: take a plan that is kept for these clips, where it is good enough.
+            on_progress: told of every improvement.
+            should_stop: asked often.
+        """
+        fingerprint = problem.fingerprint()
+        method = f"batching+{solver}"
+        if use_cache and (found := self._look_up_batching(problem, fingerprint, limits, method)):
+            return found
+        from arachne_opt.solvers.cascade.batching import solve_batching
+
+        start, plan = None, None
+        if bucketed is not None:
+            start = problem.batching_of(bucketed[0])
+            plan = problem.carry_over(bucketed[0], bucketed[1].plan)
+        with self._single_flight(fingerprint, limits):
+            if use_cache and (
+                found := self._look_up_batching(problem, fingerprint, limits, method)
+            ):
+                return found
+            solved = solve_batching(
+                problem,
+                limits,
+                start=start,
+                start_plan=plan,
+                solver=solver,
+                on_progress=on_progress,
+                should_stop=should_stop,
+            )
+            answer = self.keep(solved.problem, solved.result, limits)
+            if self._store is not None:
+                self._store.add_plan(_for_clips(answer.record, fingerprint, solved.bound_us))
+        iteration = problem.iteration(solved.batching)
+        return BatchingAnswer(iteration=iteration, answer=answer, bound_us=solved.bound_us)
+
+    def _look_up_batching(
+        self, problem: BatchingProblem, fingerprint: str, limits: Limits, method: str
+    ) -> BatchingAnswer | None:
+        if self._store is None:
+            return None
+        begin = time.perf_counter()
+        record = self._store.find_plan(fingerprint)
+        lookup_s = time.perf_counter() - begin
+        if record is None or not _content(record, limits, method):
+            return None
+        batching = batching_of_ids(c.id for c in problem_from_json(record.problem).cascades)
+        chosen = problem.placement_problem(batching)
+        plan = plan_of_record(record, chosen)
+        verify(chosen, plan, record.objective_us)
+        answer = Answer(problem=chosen, plan=plan, record=record, cached=True, lookup_s=lookup_s)
+        iteration = problem.iteration(batching)
+        return BatchingAnswer(iteration=iteration, answer=answer, bound_us=record.bound_us)
 
     def keep(self, problem: CascadeProblem, result: Result, limits: Limits) -> Answer:
         """Verifies and stores the result of a solve that was made elsewhere."""
@@ -178,6 +273,18 @@ def _proven_plan(problem: CascadeProblem, result: Result) -> _Solved:
         raise InfeasibleError(f"no plan exists: {binding}", where=problem.name)
     hint = "a longer --time-limit"
     raise NoPlanError("the time limit passed before a plan", where=problem.name, hint=hint)
+
+
+def _for_clips(record: PlanRecord, fingerprint: str, bound_us: int) -> PlanRecord:
+    """The record under the key of the clips, with the bound that holds for every batching."""
+    done = record.objective_us <= bound_us
+    return dataclasses.replace(
+        record,
+        fingerprint=fingerprint,
+        name=f"{record.name} (clips)",
+        bound_us=bound_us,
+        status=(Status.OPTIMAL if done else Status.FEASIBLE).value,
+    )
 
 
 def _record(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from arachne_opt.canonical import digest
+from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import Cascade, CascadeProblem
 from arachne_opt.cluster import Cluster
 from arachne_opt.errors import DisagreementError, InputError
@@ -163,6 +164,23 @@ class BatchingProblem:
         if counts != {family.shape: len(family.clips) for family in self.families}:
             raise InputError("the iteration has other clips", where=iteration.name)
         return tuple(tuple(sorted(sizes[f.shape], reverse=True)) for f in self.families)
+
+    def carry_over(self, iteration: Iteration, plan: CascadePlan) -> CascadePlan:
+        """The plan of an iteration with its groups and order given to ``batching_of(iteration)``.
+
+        Micro-batches of equal shape and size stand for one another. Times are those of the given
+        plan, and wrong where texts are dealt anew: shift the plan left before it is used.
+        """
+        free: dict[tuple[Shape, int], list[int]] = {}
+        for index, segment in enumerate(self.segments(self.batching_of(iteration))):
+            key = self.families[segment.family].shape, segment.size
+            free.setdefault(key, []).append(index)
+        cascades = {
+            number: free[batch.shape, batch.size].pop(0)
+            for number, batch in enumerate(iteration.micro_batches)
+        }
+        same = {d: d for d in range(self.cluster.device_count)}
+        return plan.relabel(self.name, cascades, same)
 
     def canonical(self) -> dict[str, Any]:
         """JSON values that are equal for problems that differ in names only.

@@ -68,6 +68,17 @@ def limit_options(command: Command) -> Command:
     return _apply(options, command)
 
 
+def group_option(command: Command) -> Command:
+    """``--group buckets|clips``."""
+    return click.option(
+        "--group",
+        type=click.Choice(["buckets", "clips"]),
+        default="buckets",
+        show_default=True,
+        help="Micro-batches by bucket, or chosen anew for each iteration with their placement.",
+    )(command)
+
+
 def workload_options(command: Command) -> Command:
     """How a manifest becomes iterations."""
     options = [

@@ -18,6 +18,7 @@ from arachne_opt.cli.options import (
     PATH,
     database_option,
     format_option,
+    group_option,
     limit_options,
     workload_options,
 )
@@ -56,6 +57,7 @@ def solve() -> None:
 @click.option("--model", help="Analytic costs of a model, such as wan2.1-14b.")
 @click.option("--degrees", help="Sequence-parallel degrees to choose from, such as 1,2,4.")
 @workload_options
+@group_option
 @click.option("--solver", default=DEFAULT_SOLVER, show_default=True, help="Method by name.")
 @click.option("--no-cache", is_flag=True, help="Solve afresh even where a plan is stored.")
 @click.option("--out", type=OUTPUT, help="Write the plans to this file, one JSON line each.")
@@ -70,14 +72,12 @@ def cascade(**options: Any) -> int:  # noqa: ANN401
       arachne solve cascade --workload clips.csv --cluster H100-80:8x4 --model wan2.1-14b
       arachne solve cascade --instances instances.json --time-limit 10 --out plans.jsonl
     """
+    if options["group"] == "clips":
+        from arachne_opt.cli.batching import solve_clips
+
+        return solve_clips(options)
     problems = _problems(options)
-    limits = Limits(
-        time_limit_s=options["time_limit_s"],
-        gap=options["gap"] or 0.0,
-        seed=options["seed"],
-        workers=options["workers"],
-        deterministic=options["deterministic"],
-    )
+    limits = limits_of(options)
     session = Session(limits=limits, solver=options["solver"], use_cache=not options["no_cache"])
     try:
         with ExitStack() as stack:
@@ -179,6 +179,17 @@ class PlanFile:
         """Keeps what was written, in case of an error too: the plans in it are whole."""
         self._file.close()
         os.replace(self._part, self._path)
+
+
+def limits_of(options: dict[str, Any]) -> Limits:
+    """The limits that ``limit_options`` read."""
+    return Limits(
+        time_limit_s=options["time_limit_s"],
+        gap=options["gap"] or 0.0,
+        seed=options["seed"],
+        workers=options["workers"],
+        deterministic=options["deterministic"],
+    )
 
 
 def _problems(options: dict[str, Any]) -> tuple[CascadeProblem, ...]:

@@ -17,12 +17,13 @@ from arachne_opt.cli.options import (
     OUTPUT,
     database_option,
     format_option,
+    group_option,
     limit_options,
     workload_options,
 )
 from arachne_opt.cli.output import emit_json, emit_table, write_whole
 from arachne_opt.cli.progress import ProgressLine
-from arachne_opt.cli.solve import Session
+from arachne_opt.cli.solve import Session, limits_of
 from arachne_opt.cli.sources import (
     GroupingOptions,
     build_problems,
@@ -35,7 +36,6 @@ from arachne_opt.errors import InputError
 from arachne_opt.models import model_spec
 from arachne_opt.service import DEFAULT_SOLVER, Answer, PlanService, plan_of_record
 from arachne_opt.settings import database_url
-from arachne_opt.solvers.base import Limits
 from arachne_opt.units import format_seconds
 from arachne_opt.workload import Workload
 
@@ -50,6 +50,7 @@ INTERRUPTED = 130
 @click.command()
 @click.option("--workload", "manifest", type=FILE, required=True, help="Manifest of clips.")
 @workload_options
+@group_option
 @click.option("--cluster", required=True, help="Cluster file or shorthand; one rank per device.")
 @click.option("--model", required=True, help="Model preset, such as tiny-wan or toy.")
 @click.option("--checkpoint", default="", help="Local folder in diffusers' layout instead.")
@@ -85,9 +86,10 @@ def train(**options: Any) -> int:  # noqa: ANN401
     workload = load_workload(options["manifest"], grouping, model_spec(options["model"]))
     with ExitStack() as stack:
         store = stack.enter_context(PlanStore.open(database_url(options["db_url"])))
-        answers = _answers(store, workload, options)
-        if answers is None:
+        planned = _planned(store, workload, options, grouping.max_tokens)
+        if planned is None:
             return INTERRUPTED
+        workload, answers = planned
         job = replay_job(workload, answers, options)
         if options["dry_run"]:
             _dry_run(job, options["job_path"])
@@ -104,25 +106,26 @@ def train(**options: Any) -> int:  # noqa: ANN401
     return 0
 
 
-def _answers(store: PlanStore, workload: Workload, options: dict[str, Any]) -> list[Answer] | None:
-    """A plan for every iteration, None when the user interrupted the search."""
+def _planned(
+    store: PlanStore, workload: Workload, options: dict[str, Any], max_tokens: int | None
+) -> tuple[Workload, list[Answer]] | None:
+    """The workload as it is trained with a plan for every iteration; None after Ctrl-C."""
+    if options["group"] == "clips":
+        from arachne_opt.cli.batching import chosen_workload
+
+        if options["plan_ids"]:
+            raise click.UsageError("--plan goes with the micro-batches of buckets only")
+        return chosen_workload(PlanService(store), workload, options, max_tokens)
     # Without a measured table the analytic costs of the model that is trained serve.
     cluster = read_cluster(options["cluster"])
     table = options["cost_table"]
     costs = load_costs(table, None if table else options["model"], cluster)
     problems = build_problems(workload, cluster, costs, parse_degrees(options["degrees"]))
     if options["plan_ids"]:
-        return _named(store, problems, options["plan_ids"])
-    limits = Limits(
-        time_limit_s=options["time_limit_s"],
-        gap=options["gap"] or 0.0,
-        seed=options["seed"],
-        workers=options["workers"],
-        deterministic=options["deterministic"],
-    )
-    session = Session(limits=limits, solver=DEFAULT_SOLVER, use_cache=True)
+        return workload, _named(store, problems, options["plan_ids"])
+    session = Session(limits=limits_of(options), solver=DEFAULT_SOLVER, use_cache=True)
     session.run(PlanService(store), problems, None)
-    return None if session.interrupted else session.answers
+    return None if session.interrupted else (workload, session.answers)
 
 
 def _named(

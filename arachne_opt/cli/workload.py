@@ -8,13 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from arachne_opt.cli.options import FILE, OUTPUT, format_option, workload_options
+from arachne_opt.cli.options import (
+    FILE,
+    OUTPUT,
+    database_option,
+    format_option,
+    group_option,
+    limit_options,
+    workload_options,
+)
 from arachne_opt.cli.output import emit_json, emit_table
 from arachne_opt.cli.sources import GroupingOptions, load_workload, refusals
-from arachne_opt.workload import Clip
+from arachne_opt.settings import database_url
+from arachne_opt.workload import Clip, Workload
 
 if TYPE_CHECKING:
     from arachne_opt.grouping import Refusal
+
+
+INTERRUPTED = 130
 
 
 @click.group()
@@ -54,13 +66,42 @@ def scan(manifest: Path, buckets: Path | None, form: str) -> int:
 @click.argument("manifest", type=FILE)
 @click.option("--model", help="Round shapes down to what this model takes.")
 @workload_options
+@group_option
+@click.option("--cluster", help="With --group clips: cluster file or shorthand.")
+@click.option("--costs", "cost_table", type=FILE, help="With --group clips: measured costs.")
+@limit_options
+@database_option
 @format_option
-def show(manifest: Path, model: str | None, form: str, **options: Any) -> None:  # noqa: ANN401
-    """Show the iterations and micro-batches that a manifest becomes."""
+def show(manifest: Path, form: str, **options: Any) -> int:  # noqa: ANN401
+    """Show the iterations and micro-batches that a manifest becomes.
+
+    With --group clips they are planned, as micro-batches are chosen with their placement.
+    """
     from arachne_opt.models import model_spec
 
-    spec = model_spec(model) if model else None
-    found = load_workload(manifest, GroupingOptions.taken_from(options), spec)
+    spec = model_spec(options["model"]) if options["model"] else None
+    grouping = GroupingOptions.taken_from(options)
+    found = load_workload(manifest, grouping, spec)
+    if options["group"] == "clips":
+        chosen = _chosen(found, options, grouping)
+        if chosen is None:
+            return INTERRUPTED
+        found = chosen
+    _show(found, form)
+    return 0
+
+
+def _chosen(found: Workload, options: dict[str, Any], grouping: GroupingOptions) -> Workload | None:
+    from arachne_opt.cli.batching import chosen_workload
+    from arachne_opt.db.store import PlanStore
+    from arachne_opt.service import PlanService
+
+    with PlanStore.open(database_url(options["db_url"])) as store:
+        planned = chosen_workload(PlanService(store), found, options, grouping.max_tokens)
+    return planned[0] if planned else None
+
+
+def _show(found: Workload, form: str) -> None:
     if form == "json":
         emit_json(
             "workload",

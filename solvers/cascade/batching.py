@@ -16,9 +16,9 @@ from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.base import Limits, Progress, ProgressCallback, Result, Status, StopCheck
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
 from arachne_opt.solvers.cascade.batching_search import BatchingSearch, State
-from arachne_opt.solvers.cascade.digest import Digest
+from arachne_opt.solvers.cascade.digest import Digest, Mode
 from arachne_opt.solvers.cascade.list_schedule import decode
-from arachne_opt.solvers.cascade.schedule import in_start_order, to_plan
+from arachne_opt.solvers.cascade.schedule import Run, in_start_order, left_shift, to_plan
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.registry import cascade_solver
 
@@ -148,18 +148,23 @@ def _to_place(
 
 
 def _decoded(digest: BatchingDigest, search: BatchingSearch, state: State) -> CascadePlan:
-    """The plan that list scheduling makes of a state: its modes, its order, real groups."""
+    """The better plan of two: the estimate's own groups, or a list schedule in the same order."""
     problem = digest.problem.placement_problem(state.batching)
     flat = Digest(problem)
     position = {cascade.id: c for c, cascade in enumerate(problem.cascades)}
-    modes, priority = {}, {}
-    for place, (_, number, task) in enumerate(search.schedule.order(state)):
+    modes: dict[int, Mode] = {}
+    priority: dict[int, int] = {}
+    runs: list[Run] = []
+    for (number, task), devices in search.schedule.groups(state).items():
         entry = state.entries[number]
         index = flat.cascades[position[entry.segment.id]][task]
         modes[index] = digest.fronts[entry.kind][entry.pick].modes[task]
-        priority[index] = -place
+        priority[index] = -len(runs)
+        runs.append((index, devices))
     ordered = [modes[index] for index in range(len(flat.tasks))]
-    return to_plan(flat, in_start_order(flat, decode(flat, ordered, priority)))
+    schedules = [left_shift(flat, runs), decode(flat, ordered, priority)]
+    best = min((in_start_order(flat, schedule) for schedule in schedules), key=lambda s: s.key)
+    return to_plan(flat, best)
 
 
 class _Placer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ class QuickSchedule:
         self._digest = digest
         catalogue = digest.catalogue
         self._nodes = [
-            [node.size for node in catalogue.nodes if node.kind == k]
+            [list(node.devices) for node in catalogue.nodes if node.kind == k]
             for k in range(len(catalogue.kind_names))
         ]
         self._count = catalogue.device_count
@@ -85,26 +85,37 @@ class QuickSchedule:
             items += [
                 (-entry.rank - state.lead * (last - task), number, task) for task in range(last + 1)
             ]
-        items.sort(key=lambda item: (item[0], item[1], item[2]))
+        items.sort()
         return items
 
     def cost(self, state: State, limit: float = math.inf) -> float:
         """Makespan plus a little of the mean end of the devices; infinite above a limit."""
-        free = [[[0] * size for size in sizes] for sizes in self._nodes]
+        free = [[list(devices) for devices in nodes] for nodes in self._nodes]
         ends: dict[tuple[int, int], int] = {}
         longest = 0
         steps = [self._steps_of(entry) for entry in state.entries]
         for _, number, task in self.order(state):
             step = steps[number][task]
             ready = max((ends[number, p] for p in step.predecessors), default=0)
-            end = _place(free[step.kind], step, ready)
+            end, _ = self._place(free[step.kind], step, ready)
             ends[number, task] = end
-            if end > longest:
-                longest = end
-                if longest > limit:
-                    return math.inf
-        mean = sum(sum(map(sum, nodes)) for nodes in free) / self._count
-        return longest + _MEAN_WEIGHT * mean
+            longest = max(longest, end)
+            if longest > limit:
+                return math.inf
+        total = sum(slot for nodes in free for node in nodes for slot in node)
+        return longest + _MEAN_WEIGHT * total / self._count**2
+
+    def groups(self, state: State) -> dict[tuple[int, int], tuple[int, ...]]:
+        """Devices by (entry, task), as the estimate places them, in the order of placing."""
+        free = [[list(devices) for devices in nodes] for nodes in self._nodes]
+        ends: dict[tuple[int, int], int] = {}
+        found: dict[tuple[int, int], tuple[int, ...]] = {}
+        for _, number, task in self.order(state):
+            step = self._steps_of(state.entries[number])[task]
+            ready = max((ends[number, p] for p in step.predecessors), default=0)
+            ends[number, task], slots = self._place(free[step.kind], step, ready)
+            found[number, task] = tuple(sorted(slot % self._count for slot in slots))
+        return found
 
     def _steps_of(self, entry: Entry) -> tuple[_Step, ...]:
         key = entry.kind, entry.pick
@@ -123,46 +134,51 @@ class QuickSchedule:
             )
         return self._steps[key]
 
+    def _place(self, nodes: list[list[int]], step: _Step, ready: int) -> tuple[int, list[int]]:
+        """Places a task on the node where it ends first: its end, and the slots that it takes.
 
-def _place(nodes: list[list[int]], step: _Step, ready: int) -> int:
-    """The end of a task on the node where it ends first; the devices are busy until then."""
-    degree = step.degree
-    chosen, start, waste = -1, 0, 0
-    for number, free in enumerate(nodes):
-        if len(free) < degree:
-            continue
-        begin = max(ready, free[degree - 1])
-        if chosen >= 0 and begin > start:
-            continue
-        upto = bisect_right(free, begin)
-        left = degree * begin - sum(free[upto - degree : upto])
-        if chosen < 0 or (begin, left) < (start, waste):
-            chosen, start, waste = number, begin, left
-    if chosen < 0:
-        return _place_wide(nodes, step, ready)
-    free, end = nodes[chosen], start + step.duration_us
-    upto = bisect_right(free, start)
-    free[upto - degree : upto] = [end] * degree
-    free.sort()
-    return end
-
-
-def _place_wide(nodes: list[list[int]], step: _Step, ready: int) -> int:
-    """The same over the nodes that are free first, taken whole but for the last."""
-    start, left = ready, step.degree
-    taken: list[tuple[list[int], int]] = []
-    for free in sorted(nodes, key=lambda free: free[-1]):
-        take = min(left, len(free))
-        start = max(start, free[take - 1])
-        taken.append((free, take))
-        left -= take
-        if left == 0:
-            break
-    end = start + step.duration_us
-    for free, take in taken:
-        free[:take] = [end] * take
+        A slot is the time at which a device is free times the number of devices, plus the device:
+        slots sort by time. Of the devices free at the start those free last are taken.
+        """
+        count, degree = self._count, step.degree
+        chosen, start, waste = -1, 0, 0
+        for number, free in enumerate(nodes):
+            if len(free) < degree:
+                continue
+            begin = max(ready, free[degree - 1] // count)
+            if chosen >= 0 and begin > start:
+                continue
+            upto = bisect_left(free, (begin + 1) * count)
+            left = degree * begin * count - sum(free[upto - degree : upto])
+            if chosen < 0 or (begin, left) < (start, waste):
+                chosen, start, waste = number, begin, left
+        if chosen < 0:
+            return self._place_wide(nodes, step, ready)
+        free, end = nodes[chosen], start + step.duration_us
+        upto = bisect_left(free, (start + 1) * count)
+        taken = free[upto - degree : upto]
+        free[upto - degree : upto] = [end * count + slot % count for slot in taken]
         free.sort()
-    return end
+        return end, taken
+
+    def _place_wide(self, nodes: list[list[int]], step: _Step, ready: int) -> tuple[int, list[int]]:
+        """The same over the nodes that are free first, taken whole but for the last."""
+        count, start, left = self._count, ready, step.degree
+        parts: list[tuple[list[int], int]] = []
+        for free in sorted(nodes, key=lambda free: free[-1]):
+            take = min(left, len(free))
+            start = max(start, free[take - 1] // count)
+            parts.append((free, take))
+            left -= take
+            if left == 0:
+                break
+        end = start + step.duration_us
+        slots: list[int] = []
+        for free, take in parts:
+            slots += free[:take]
+            free[:take] = [end * count + slot % count for slot in free[:take]]
+            free.sort()
+        return end, slots
 
 
 class BatchingSearch:
