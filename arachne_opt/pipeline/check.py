@@ -232,7 +232,15 @@ class _Checker:
             yield _violation(Fault.NO_LINK, "plan", "no link for the gradient exchange")
 
 
-_UNPRICED = (Fault.UNKNOWN_TYPE, Fault.UNKNOWN_ZONE, Fault.MICROBATCH, Fault.NO_TIMES)
+# Without step times or a legal shape there is nothing to price.
+_UNPRICED = (
+    Fault.UNKNOWN_TYPE,
+    Fault.UNKNOWN_ZONE,
+    Fault.TOO_WIDE,
+    Fault.EXPERTS,
+    Fault.MICROBATCH,
+    Fault.NO_TIMES,
+)
 
 
 def _violation(code: Fault, where: str, text: str) -> Violation:
