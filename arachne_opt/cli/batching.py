@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import click
@@ -31,6 +32,7 @@ from arachne_opt.costs.base import CostModel
 from arachne_opt.costs.batching import build_batching_problem
 from arachne_opt.service import DEFAULT_SOLVER, Answer, BatchingAnswer, PlanService
 from arachne_opt.settings import database_url
+from arachne_opt.solvers.base import Progress
 from arachne_opt.units import format_seconds
 from arachne_opt.workload import Iteration, Workload
 
@@ -97,19 +99,17 @@ class ClipSession(Session):
                 problem = build_batching_problem(
                     iteration, cluster, costs, degrees=degrees, max_tokens=max_tokens
                 )
-                found = interrupts.run(
-                    lambda problem=problem, iteration=iteration, bucketed=bucketed, head=head: (
-                        service.plan_batching(
-                            problem,
-                            self.limits,
-                            bucketed=(iteration, bucketed),
-                            solver=self.solver,
-                            use_cache=self.use_cache,
-                            on_progress=lambda progress: line.show(search_text(progress, head)),
-                            should_stop=interrupts.pressed,
-                        )
-                    )
+                plan = partial(
+                    service.plan_batching,
+                    problem,
+                    self.limits,
+                    bucketed=(iteration, bucketed),
+                    solver=self.solver,
+                    use_cache=self.use_cache,
+                    on_progress=partial(_show, line, head),
+                    should_stop=interrupts.pressed,
                 )
+                found = interrupts.run(plan)
                 line.clear()
                 pair = Comparison(buckets=iteration, bucketed=bucketed, clips=found)
                 self.comparisons.append(pair)
@@ -124,6 +124,10 @@ class ClipSession(Session):
         gaps = [pair.gap for pair in self.comparisons]
         outside = asked_gap is not None and any(gap is None or gap > asked_gap for gap in gaps)
         return OUTSIDE_GAP if outside else 0
+
+
+def _show(line: ProgressLine, head: str, progress: Progress) -> None:
+    line.show(search_text(progress, head))
 
 
 def solve_clips(options: dict[str, Any]) -> int:

@@ -292,8 +292,9 @@ class BatchingSearch:
         family, first, size = mine.segment
         after = next((e for e in entries if e.segment[:2] == (family, first + size)), None)
         cut = self._rng.random() < 0.4
+        old: tuple[Entry, ...] = (mine,)
         if cut or after is None:
-            total, old = size, (mine,)
+            total = size
             parts = [self._rng.randrange(1, size)] if size > 1 else []
         else:
             total, old = size + after.segment.size, (mine, after)
