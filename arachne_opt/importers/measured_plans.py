@@ -8,6 +8,7 @@ from statistics import fmean, median
 from typing import Any
 
 from arachne_opt.costs.pipeline.build import build_problem
+from arachne_opt.costs.pipeline.profiles import Profiles
 from arachne_opt.errors import InputError
 from arachne_opt.importers.pipeline_profiles import read_profiles
 from arachne_opt.importers.public_json import read_public_json
@@ -67,11 +68,10 @@ def read_measured_plans(folder: str | Path) -> tuple[MeasuredPlan, ...]:
     return tuple(_record(file) for file in files)
 
 
-def predicted_s(folder: str | Path, record: MeasuredPlan) -> float:
-    """What the closed form says of a measured plan."""
+def predicted_s(profiles: Profiles, record: MeasuredPlan) -> float:
+    """What the closed form says of a measured plan, with the profiles of its model."""
     plan = record.plan
     pool = ",".join(f"{kind}={count}" for kind, count in plan.devices_used().items())
-    profiles = read_profiles(folder, plan.model)
     problem = build_problem(profiles, parse_pool(pool), plan.global_batch)
     return price_plan(problem, plan).iteration_s
 
@@ -79,10 +79,12 @@ def predicted_s(folder: str | Path, record: MeasuredPlan) -> float:
 def accuracy(folder: str | Path) -> dict[str, Accuracy]:
     """Errors of the closed form by model and cluster, and over ``all`` sound records."""
     errors: dict[str, list[tuple[float, str]]] = {}
+    models = set(MODEL_OF_FOLDER.values())
+    profiles = {model: read_profiles(folder, model) for model in models}
     for record in read_measured_plans(folder):
         if record.corrupt:
             continue
-        error = predicted_s(folder, record) / record.measured_s - 1
+        error = predicted_s(profiles[record.plan.model], record) / record.measured_s - 1
         for group in (f"{record.plan.model} on {record.cluster}", "all"):
             errors.setdefault(group, []).append((error, record.name))
     return {group: _accuracy(found) for group, found in sorted(errors.items())}

@@ -2,6 +2,7 @@
 
 The folder holds ``profiles_tmp.json`` (step times), ``llm_info.json`` (sizes),
 ``multizone_bandwidths_het.json`` and ``intra_node_bandwidths.json`` (curves), and optionally
+``network_coeffs_all_homo.json`` (curves of one type, for types without pairs) and
 ``planner_profiles/``, which is read only for a type that the main table lacks altogether: the two
 disagree on GPT-Neo-2.7 on GH-96, and the measured runs agree with the main table.
 """
@@ -56,13 +57,14 @@ def read_profiles(folder: str | Path, model: str) -> Profiles:
         degrees = sorted({s.tp for s in steps} | set(map(int, sizes[model])))
         network = read_public_json(root / "multizone_bandwidths_het.json")
         inside = _optional(root / "intra_node_bandwidths.json")
+        alone = _optional(root / "network_coeffs_all_homo.json").get("inter", {})
         return Profiles(
             model=_row_model(model, sizes[model], degrees),
             steps=steps,
-            routes=tuple(_routes(network)),
+            routes=(*_routes(network), *_routes_alone(alone, network)),
             node_links=tuple(_node_links(inside)),
             home_zone=HOME_ZONE,
-            version=digest([tables, sizes[model], network, inside]),
+            version=digest([tables, sizes[model], network, inside, alone]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         what = f"malformed profiles of {model}: {type(error).__name__} {error}"
@@ -134,6 +136,15 @@ def _routes_from(source: Port, zone: str, targets: Mapping[str, Any]) -> Iterato
         for width, (coefficients, *_) in by_width.items():
             target = Port(kind, zone, int(width))
             yield Route(source=source, target=target, curve=_curve(coefficients))
+
+
+def _routes_alone(alone: Mapping[str, Any], network: Mapping[str, Any]) -> Iterator[Route]:
+    """Curves among nodes of one type, for types that the table of pairs lacks altogether."""
+    for kind, by_width in alone.items():
+        if kind not in network[HOME_ZONE]:
+            for width, (coefficients, _) in by_width.items():
+                port = Port(kind, HOME_ZONE, int(width))
+                yield Route(source=port, target=port, curve=_curve(coefficients))
 
 
 def _node_links(inside: Mapping[str, Any]) -> Iterator[NodeLink]:

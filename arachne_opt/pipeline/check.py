@@ -118,7 +118,7 @@ class _Checker:
             for kind in stage.kinds:
                 found = self.kind(kind, where)
                 yield from ([found] if found else [])
-                if not found and not rest:
+                if not rest and (found is None or found.code is Fault.TOO_WIDE):
                     in_flight = len(pipeline.stages) - i
                     yield from self.fits(stage, kind, samples, in_flight, where)
 
@@ -236,7 +236,6 @@ class _Checker:
 _UNPRICED = (
     Fault.UNKNOWN_TYPE,
     Fault.UNKNOWN_ZONE,
-    Fault.TOO_WIDE,
     Fault.EXPERTS,
     Fault.MICROBATCH,
     Fault.NO_TIMES,
