@@ -116,10 +116,12 @@ def launch(
         with tempfile.TemporaryDirectory(prefix="arachne-") as made:
             return launch(job, world_size, on_progress=on_progress, folder=Path(made))
     job_path, report_path = folder / "job.json", folder / "report.json"
-    job_path.write_text(json.dumps(job), encoding="utf-8")
-    report_path.unlink(missing_ok=True)
-    for old in folder.glob(f"{report_path.name}.error.*"):
-        old.unlink()
+    try:
+        job_path.write_text(json.dumps(job), encoding="utf-8")
+        for old in (report_path, *folder.glob(f"{report_path.name}.error.*")):
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write the job: {error}", where=str(folder)) from error
     command = compose(job_path, world_size, report_path)
     with (folder / "stderr.txt").open("w+", encoding="utf-8", errors="replace") as stderr:
         code = _run(command, _environment(world_size, job), stderr, on_progress)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
+from arachne_opt.errors import RunError
 from arachne_opt.executor.adapters import build_adapter
 from arachne_opt.executor.adapters.base import VideoAdapter
 from arachne_opt.executor.cascade_runner import CascadeRunner, RankTrace
@@ -66,7 +68,7 @@ class CascadeTrainer:
             if on_step is not None:
                 on_step(step, traces[-1])
         if self.job.save_parameters and self.watchdog.rank == 0:
-            torch.save(self.adapter.transformer.state_dict(), self.job.save_parameters)
+            self._save(Path(self.job.save_parameters))
         return self._report(traces)
 
     def train_step(self, step: int) -> RankTrace:
@@ -80,6 +82,15 @@ class CascadeTrainer:
         self.optimizer.step()
         trace.sync_us, trace.optimizer_us = summed - before, self.runner.now_us() - summed
         return trace
+
+    def _save(self, path: Path) -> None:
+        """Writes the parameters beside their place and moves them there when they are whole."""
+        partial = path.with_name(path.name + ".partial")
+        try:
+            torch.save(self.adapter.transformer.state_dict(), partial)
+            partial.replace(path)
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as the latter
+            raise RunError(f"cannot save the parameters: {error}", where=str(path)) from error
 
     def _report(self, traces: Sequence[RankTrace]) -> ReplayReport | None:
         rank = self.watchdog.rank

@@ -79,6 +79,19 @@ def test_a_missing_folder_for_the_parameters_is_found_before_the_training(tmp_pa
         run_local(job, 2)
 
 
+def test_a_job_that_cannot_be_written_is_a_failed_run(tmp_path):
+    with pytest.raises(RunError, match="cannot write the job"):
+        run_local(two_rank_job(), 2, folder=tmp_path / "missing")
+
+
+@pytest.mark.slow
+def test_parameters_that_cannot_be_saved_are_a_failed_run(tmp_path):
+    (tmp_path / "model.pt").mkdir()
+    job = two_rank_job(save_parameters=str(tmp_path / "model.pt"))
+    with pytest.raises(RunError, match="cannot save the parameters"):
+        run_local(job, 2)
+
+
 @pytest.mark.slow
 def test_a_run_reports_progress_and_leaves_the_parameters_of_one_process(tmp_path):
     seen = []
