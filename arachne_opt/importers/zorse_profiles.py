@@ -76,16 +76,28 @@ def read_lines(
     lines = value[model]
     known = tuple(ours for ours, theirs in TYPE_NAMES.items() if theirs in lines)
     rows = rows_of(architecture, dtype_bytes=2, degrees=(1,))
+    length = str(architecture.sequence_length)
     steps = []
     for kind in cluster.device_types:
         check_device_type(kind, known, f"model {model}")
-        length = str(architecture.sequence_length)
-        try:
-            line = lines[TYPE_NAMES[kind]][length][dtype]
-        except KeyError as error:
+        line = lines[TYPE_NAMES[kind]].get(length, {}).get(dtype)
+        if line is None:
             what = f"{kind} was not measured at sequence length {length} in {dtype}"
-            raise InputError(what, where=str(file)) from error
+            raise InputError(what, where=str(file))
         steps += [_step(architecture, rows, kind, line, m) for m in microbatches]
+    version = digest(["lines/1", lines, rows.canonical()])
+    return _profiles(model, rows, steps, cluster, version, dtype)
+
+
+def _profiles(
+    model: str,
+    rows: RowModel,
+    steps: list[StepTimes],
+    cluster: Cluster,
+    version: str,
+    dtype: str,
+) -> Profiles:
+    """Step times with the cluster's own links and what was assumed."""
     notes = (
         f"times of one {model} layer in {dtype} by benson-guo/zorse; embedding and head by their "
         "operations relative to a layer; updates by memory bandwidth",
@@ -100,7 +112,7 @@ def read_lines(
             for n in {n.device_type.name: n for n in cluster.nodes}.values()
         ),
         home_zone="default",
-        version=digest(["lines/1", lines, rows.canonical()]),
+        version=version,
         notes=notes,
     )
 

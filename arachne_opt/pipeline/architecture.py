@@ -181,16 +181,6 @@ def rows_of(
         for tp in degrees
         if model.heads % tp == 0
     )
-    experts = None
-    if model.experts is not None:
-        exchanged = output * model.experts.top_k
-        experts = Experts(
-            count=model.experts.count,
-            top_k=model.experts.top_k,
-            imbalance=imbalance,
-            parameter_bytes=tuple(n * wide for n in of_experts),
-            exchange_bytes=tuple(exchanged if n else 0 for n in of_experts),
-        )
     return RowModel(
         name=model.name,
         sequence_length=tokens,
@@ -198,7 +188,22 @@ def rows_of(
         parameter_bytes=tuple(n * wide for n in dense),
         output_bytes=(*[output] * (model.layers + 1), head_output),
         sizes=sizes,
-        experts=experts,
+        experts=_experts(model, imbalance, output, tuple(n * wide for n in of_experts)),
+    )
+
+
+def _experts(
+    model: Architecture, imbalance: float, output_bytes: int, parameter_bytes: tuple[int, ...]
+) -> Experts | None:
+    if model.experts is None:
+        return None
+    exchanged = output_bytes * model.experts.top_k
+    return Experts(
+        count=model.experts.count,
+        top_k=model.experts.top_k,
+        imbalance=imbalance,
+        parameter_bytes=parameter_bytes,
+        exchange_bytes=tuple(exchanged if n else 0 for n in parameter_bytes),
     )
 
 

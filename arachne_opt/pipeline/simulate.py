@@ -75,12 +75,20 @@ def simulate(
     ]
     for run in runs:
         run.play()
+    tasks = [task for run in runs for task in run.tasks] if keep_tasks else []
+    return _summary(facts, runs, overlap_sync, tasks)
+
+
+def _summary(
+    facts: Facts, runs: list[PipelineRun], overlap_sync: bool, tasks: list[Task]
+) -> Simulation:
+    """Adds gradient exchange and update to pipelines that have been played."""
     ends = [run.end_s for run in runs]
     updates = [run.update_s() for run in runs]
     rows = range(facts.model.row_count)
-    ready = [
-        [run.gradient_ready_s(row) if overlap_sync else max(ends) for row in rows] for run in runs
-    ]
+    ready = [[max(ends)] * len(rows)] * len(runs)
+    if overlap_sync:
+        ready = [[run.gradient_ready_s(row) for row in rows] for run in runs]
     syncs = exchange(facts, [run.holders for run in runs], ready)
     synced = max([max(ends), *(s.end_s for s in syncs)])
     if overlap_sync:
@@ -88,7 +96,6 @@ def simulate(
     else:  # like the closed form, which gives each pipeline its own update
         own = max(end + update for end, update in zip(ends, updates, strict=True))
         iteration = own + synced - max(ends)
-    tasks = [task for run in runs for task in run.tasks] if keep_tasks else []
     return Simulation(
         iteration_s=iteration,
         pipelines_s=tuple(ends),

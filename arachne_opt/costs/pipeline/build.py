@@ -58,22 +58,25 @@ def build_problem(
         )
     for kind in cluster.device_types:
         check_device_type(kind, profiles.device_types, where)
-    steps = tuple(s for s in profiles.steps if s.device_type in cluster.device_types)
-    tables = PriceTables(
-        steps=steps,
-        routes=tuple(_routes(profiles, cluster)),
-        node_links=tuple(n for n in profiles.node_links if n.device_type in cluster.device_types),
-    )
     return PipelineProblem(
         name=name or f"{profiles.model.name} on {cluster.name}",
         cluster=cluster,
         model=profiles.model,
         global_batch=global_batch,
-        tables=tables,
+        tables=_tables(profiles, cluster),
         memory=memory,
         options=choices,
         cost_version=digest([profiles.version, memory.name]),
         notes=profiles.notes,
+    )
+
+
+def _tables(profiles: Profiles, cluster: Cluster) -> PriceTables:
+    types = cluster.device_types
+    return PriceTables(
+        steps=tuple(s for s in profiles.steps if s.device_type in types),
+        routes=tuple(_routes(profiles, cluster)),
+        node_links=tuple(n for n in profiles.node_links if n.device_type in types),
     )
 
 

@@ -56,17 +56,20 @@ def with_estimates(
     if not added:
         return profiles
     routes = [*profiles.routes, *_routes_like_others(profiles, missing)]
-    names = sorted({s.device_type for s in added})
-    worst = max(s.error or 0.0 for s in added)
-    note = f"{len(added)} step tables of {', '.join(names)} are estimates, "
-    note += f"mean error up to {worst:.0%}"
     return replace(
         profiles,
         steps=tuple(steps),
         routes=tuple(routes),
-        notes=(*profiles.notes, note),
+        notes=(*profiles.notes, _note(added)),
         version=f"{profiles.version}+estimates/1",
     )
+
+
+def _note(added: Sequence[StepTimes]) -> str:
+    names = sorted({s.device_type for s in added})
+    worst = max(s.error or 0.0 for s in added)
+    what = f"{len(added)} step tables of {', '.join(names)} are estimates"
+    return f"{what}, mean error up to {worst:.0%}"
 
 
 def _other_type(steps: Iterable[StepTimes], kind: DeviceType) -> list[StepTimes]:
