@@ -79,11 +79,13 @@ class PlanService:
         use_cache: bool = True,
         on_progress: ProgressCallback | None = None,
         should_stop: StopCheck | None = None,
+        start_plan: CascadePlan | None = None,
     ) -> Answer:
         """A checked and simulated plan, from the database where a good enough one is kept.
 
         A kept plan is good enough when it is proven optimal, when its gap is within the asked
-        one, or when the same solver already had at least this much time for it.
+        one, or when the same solver already had at least this much time for it. The search begins
+        with a kept plan that is not good enough, else with ``start_plan``.
 
         Raises:
             InfeasibleError: no plan exists.
@@ -98,8 +100,8 @@ class PlanService:
             # Somebody else may have solved it while this process waited.
             if use_cache and (answer := self._look_up(problem, fingerprint, limits, solver)):
                 return answer
-            start_plan = self._start_plan(problem, fingerprint) if use_cache else None
-            result = _solve(problem, limits, solver, on_progress, should_stop, start_plan)
+            start = (use_cache and self._start_plan(problem, fingerprint)) or start_plan
+            result = _solve(problem, limits, solver, on_progress, should_stop, start)
             return self._keep(problem, fingerprint, limits, _proven_plan(problem, result))
 
     def plan_batching(

@@ -1,0 +1,38 @@
+"""A plan in milliseconds: list schedules and simple bounds, without any solver library."""
+
+from __future__ import annotations
+
+import time
+
+from arachne_opt.cascade.plan import CascadePlan
+from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.errors import InfeasibleError
+from arachne_opt.solvers.cascade.bounds import lower_bound
+from arachne_opt.solvers.cascade.digest import Digest, binding_limits
+from arachne_opt.solvers.cascade.list_schedule import list_schedules
+from arachne_opt.solvers.cascade.schedule import in_start_order, to_plan
+
+
+def quick_plan(problem: CascadeProblem, *, patience_s: float = 0.05) -> tuple[CascadePlan, int]:
+    """A plan by list scheduling, and a lower bound of the makespan in µs.
+
+    Args:
+        problem: what to place.
+        patience_s: no further rule is tried after this time; the first one always is.
+
+    Raises:
+        InfeasibleError: a task can run nowhere.
+    """
+    if binding := binding_limits(problem):
+        raise InfeasibleError("no plan exists: " + "; ".join(binding), where=problem.name)
+    began_s = time.monotonic()
+    digest = Digest(problem)
+    bound_us = lower_bound(digest)
+    best = None
+    for schedule in list_schedules(digest, bound_us):
+        if best is None or schedule.key < best.key:
+            best = schedule
+        if time.monotonic() - began_s > patience_s:
+            break
+    assert best is not None  # list scheduling always finds a plan
+    return to_plan(digest, in_start_order(digest, best)), bound_us

@@ -1,0 +1,165 @@
+"""A plan made from that of a near problem: equal cascades keep degrees, groups and order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from arachne_opt.cascade.plan import CascadePlan, Placement
+from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.solvers.cascade.bounds import Pick
+from arachne_opt.solvers.cascade.digest import Digest, Mode, binding_limits
+from arachne_opt.solvers.cascade.list_schedule import cascade_fronts, decode
+from arachne_opt.solvers.cascade.placement import best_group
+from arachne_opt.solvers.cascade.schedule import Run, Schedule, in_start_order, left_shift, to_plan
+
+
+class Planned(NamedTuple):
+    """A problem with a plan for it."""
+
+    problem: CascadeProblem
+    plan: CascadePlan
+
+
+class _Wish(NamedTuple):
+    """What the near plan suggests for a task: its mode, its group if any, and when it starts."""
+
+    mode: Mode
+    devices: tuple[int, ...] | None
+    start_us: int
+
+
+def nearest(problem: CascadeProblem, known: Iterable[Planned]) -> Planned | None:
+    """The known problem with the most equal cascades, of those on an equal cluster.
+
+    Equally near ones are told apart by their device time; the later in the order wins.
+    """
+    wanted, area_us = _multiset(problem), _area_us(problem)
+    best: tuple[int, int] | None = None
+    found = None
+    for planned in known:
+        if planned.problem.cluster != problem.cluster:
+            continue
+        other = _multiset(planned.problem)
+        distance = sum(((wanted - other) + (other - wanted)).values())
+        key = distance, abs(_area_us(planned.problem) - area_us)
+        if best is None or key <= best:
+            best, found = key, planned
+    return found
+
+
+def warm_start(problem: CascadeProblem, near: Planned) -> CascadePlan | None:
+    """A legal plan for a problem after the plan of another on the same cluster.
+
+    Cascades that both have keep degrees, groups and order. The others are paired by device time
+    and take the degrees where they may, else the cheapest that fit the makespan of the near plan;
+    list scheduling places them. None where a task can run nowhere or the clusters differ.
+    """
+    if near.problem.cluster != problem.cluster or binding_limits(problem):
+        return None
+    digest = Digest(problem)
+    wishes = _wishes(digest, near)
+    modes = [wish.mode for wish in wishes]
+    ranks = [-wish.start_us for wish in wishes]
+    schedules = [_with_groups(digest, wishes), decode(digest, modes, ranks)]
+    best = min((in_start_order(digest, schedule) for schedule in schedules), key=lambda s: s.key)
+    return to_plan(digest, best)
+
+
+def _multiset(problem: CascadeProblem) -> Counter[tuple[object, ...]]:
+    """Cascades without their names, each with its number."""
+    return Counter(cascade.tasks for cascade in problem.cascades)
+
+
+def _area_us(problem: CascadeProblem) -> int:
+    return sum(min(o.area_us for o in task.options) for _, _, task in problem.tasks())
+
+
+def _wishes(digest: Digest, near: Planned) -> list[_Wish]:
+    """A wish per task of the digest."""
+    makespan_us = near.plan.makespan_us
+    placements = {(p.cascade, p.task): p for p in near.plan.placements}
+    fronts = cascade_fronts(digest)
+    exact, loose = _pairs(digest.problem, near.problem)
+    wishes: list[_Wish] = []
+    for cascade, row in enumerate(digest.cascades):
+        fallback = _cheapest(fronts[cascade], makespan_us)
+        left_us = fallback.chain_us
+        other = exact.get(cascade, loose.get(cascade))
+        for task, (index, usual) in enumerate(zip(row, fallback.modes, strict=True)):
+            placement = placements.get((other, task)) if other is not None else None
+            start_us = max(0, makespan_us - left_us)
+            left_us = max(0, left_us - usual.least_us)
+            wishes.append(_wish(digest, index, placement, cascade in exact, usual, start_us))
+    return wishes
+
+
+def _wish(
+    digest: Digest,
+    index: int,
+    placement: Placement | None,
+    same: bool,
+    usual: Mode,
+    start_us: int,
+) -> _Wish:
+    if placement is None:
+        return _Wish(usual, None, start_us)
+    kind = digest.kind_of[placement.devices[0]]
+    mode = digest.tasks[index].mode(placement.degree, kind)
+    if mode is None:
+        return _Wish(usual, None, placement.start_us)
+    devices = tuple(sorted(placement.devices)) if same else None
+    return _Wish(mode, devices, placement.start_us)
+
+
+def _cheapest(front: list[Pick], deadline_us: int) -> Pick:
+    fitting = [pick for pick in front if pick.chain_us <= deadline_us]
+    return fitting[-1] if fitting else front[0]
+
+
+def _pairs(
+    problem: CascadeProblem, near: CascadeProblem
+) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    """For cascades of a problem those of a near one: equal ones, and others of like size."""
+    free: dict[tuple[object, ...], list[int]] = {}
+    for number, cascade in enumerate(near.cascades):
+        free.setdefault(cascade.tasks, []).append(number)
+    exact = {
+        number: free[cascade.tasks].pop(0)
+        for number, cascade in enumerate(problem.cascades)
+        if free.get(cascade.tasks)
+    }
+    rest = [number for number in range(len(problem.cascades)) if number not in exact]
+    spare = [number for row in free.values() for number in row]
+    rest.sort(key=lambda c: (-_least_us(problem, c), c))
+    spare.sort(key=lambda c: (-_least_us(near, c), c))
+    return exact, dict(zip(rest, spare, strict=False))
+
+
+def _least_us(problem: CascadeProblem, cascade: int) -> int:
+    """Least device time of a cascade."""
+    return sum(min(o.area_us for o in task.options) for task in problem.cascades[cascade].tasks)
+
+
+def _with_groups(digest: Digest, wishes: list[_Wish]) -> Schedule:
+    """The schedule in which wished groups are kept and the others are placed around them."""
+    order = sorted(range(len(wishes)), key=lambda i: (wishes[i].start_us, i))
+    free = [0] * digest.device_count
+    ends: dict[int, int] = {}
+    runs: list[Run] = []
+    waiting = list(order)
+    while waiting:
+        # The first task in the order whose predecessors are placed.
+        index = next(i for i in waiting if all(p in ends for p in digest.tasks[i].predecessors))
+        waiting.remove(index)
+        ready = max((ends[p] for p in digest.tasks[index].predecessors), default=0)
+        mode, devices, _ = wishes[index]
+        if devices is None:
+            devices = best_group(digest, free, ready, mode).devices
+        start = max(ready, *(free[d] for d in devices))
+        ends[index] = start + digest.duration_us(index, devices)
+        for d in devices:
+            free[d] = ends[index]
+        runs.append((index, devices))
+    return left_shift(digest, runs)
