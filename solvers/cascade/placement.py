@@ -91,7 +91,7 @@ def aligned_group(
         if rails:
             rooms.append((sum(map(len, rails.values())), rails))
     rooms.sort(key=lambda room: -room[0])
-    for rails_of in _node_sets([room for room in rooms], mode.degree):
+    for rails_of in _node_sets(rooms, mode.degree):
         group = _aligned(rails_of, mode.degree)
         if group is not None:
             return group
@@ -141,3 +141,56 @@ def _any_group(rooms: list[_Room], degree: int) -> tuple[int, ...] | None:
     """Devices of the emptiest nodes, whatever their NIC groups; None where too few are free."""
     pool = [d for _, rails in rooms for row in rails.values() for d in row]
     return tuple(sorted(pool[:degree])) if len(pool) >= degree else None
+
+
+def spread_group(
+    digest: Digest, free: Sequence[int], start_us: int, place: Sequence[tuple[int, int]]
+) -> tuple[int, ...]:
+    """Devices for given counts per node, free at a time as far as possible, NIC groups aligned.
+
+    On one node the devices that became free last are taken. On several the same NIC groups are
+    used on each, if devices allow.
+    """
+    rows = []
+    for n, count in place:
+        ordered = sorted(digest.nodes[n].devices, key=free.__getitem__)
+        usable = [d for d in ordered if free[d] <= start_us]
+        usable = usable if len(usable) >= count else ordered[:count]
+        rows.append((count, sorted(usable, key=lambda d: (-free[d], d))))
+    if len(rows) == 1:
+        return tuple(sorted(rows[0][1][: rows[0][0]]))
+    group = _aligned_counts(digest, rows)
+    return group or tuple(sorted(d for count, row in rows for d in row[:count]))
+
+
+def _aligned_counts(
+    digest: Digest, rows: Sequence[tuple[int, list[int]]]
+) -> tuple[int, ...] | None:
+    """Devices with given counts per node on equal NIC groups, None where that cannot be."""
+    rails_of: list[dict[int, list[int]]] = []
+    for _, row in rows:
+        rails: dict[int, list[int]] = {}
+        for d in row:
+            rails.setdefault(digest.nic_of[d], []).append(d)
+        rails_of.append(rails)
+    shared = sorted(set.intersection(*(set(rails) for rails in rails_of)))
+    fewest = min(count for count, _ in rows)
+    for used in range(1, min(len(shared), fewest) + 1):
+        for nics in combinations(shared, used):
+            rooms = [sum(len(rails[nic]) for nic in nics) for rails in rails_of]
+            if all(room >= count for room, (count, _) in zip(rooms, rows, strict=True)):
+                return _fill(rows, rails_of, nics)
+    return None
+
+
+def _fill(
+    rows: Sequence[tuple[int, list[int]]],
+    rails_of: Sequence[dict[int, list[int]]],
+    nics: Sequence[int],
+) -> tuple[int, ...]:
+    group: list[int] = []
+    for (count, _), rails in zip(rows, rails_of, strict=True):
+        first = [rails[nic][0] for nic in nics]
+        spare = [d for nic in nics for d in rails[nic][1:]]
+        group += first + spare[: count - len(first)]
+    return tuple(sorted(group))

@@ -1,0 +1,267 @@
+"""A fast decoder for local search: free times per node, devices of a node interchangeable.
+
+A *state* is an order of the tasks, a mode and a site for each. The decoder places one task after
+the other on the node (or nodes) where it starts first. Groups over several nodes are charged the
+mildest penalty here; ``realise`` then finds concrete devices and exact times.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from arachne_opt.solvers.cascade.digest import Digest, FlatTask, Mode
+from arachne_opt.solvers.cascade.placement import spread_group
+from arachne_opt.solvers.cascade.schedule import Run, Schedule, in_start_order, left_shift
+from arachne_opt.units import US_PER_S, scale_up
+
+# Sites: a node's number forces that node.
+ONE_NODE = -1  # the node where the task starts first
+TWO_NODES = -2  # any two nodes, unequal shares allowed
+MANY_NODES = -3  # equal shares on three or more nodes
+
+# Devices by node: (node, count) for each node of a group.
+Where = tuple[tuple[int, int], ...]
+
+
+class State(NamedTuple):
+    """A point of the search space; ``picks`` are indices into ``FastDecoder.modes``."""
+
+    order: list[int]
+    picks: list[int]
+    sites: list[int]
+
+
+class Line(NamedTuple):
+    """A mode as the decoder reads it."""
+
+    degree: int
+    duration_us: int
+    cross_us: int
+    nodes: tuple[int, ...]
+    mode: Mode
+
+
+class FastDecoder:
+    """Decodes states of one problem; see the module."""
+
+    def __init__(self, digest: Digest) -> None:
+        self.digest = digest
+        self.sizes = [node.size for node in digest.nodes]
+        self._kind_of_node = [node.kind for node in digest.nodes]
+        self.modes = [self._lines(task) for task in digest.tasks]
+        self.predecessors = [task.predecessors for task in digest.tasks]
+        self._nic_size = max(len(row) for node in digest.nodes for _, row in node.by_nic)
+        self._shares: dict[tuple[int, int, int], list[int]] = {}
+        self._lags = [self._lag(task) for task in digest.tasks] if digest.has_handoff else None
+
+    def _lines(self, task: FlatTask) -> list[Line]:
+        """Modes that no narrower and no slower mode of the same type replaces."""
+        nodes = [
+            tuple(n.index for n in self.digest.nodes if n.kind == k)
+            for k in range(len(self.digest.kind_names))
+        ]
+        return [
+            Line(m.degree, m.duration_us, self._cross_us(m), nodes[m.kind], m)
+            for m in useful_modes(task)
+        ]
+
+    def _cross_us(self, mode: Mode) -> int:
+        return scale_up(mode.duration_us, self.digest.mildest_ppm)
+
+    def _lag(self, task: FlatTask) -> tuple[int, int]:
+        """Longest hand-off inside a node and between nodes of a zone."""
+        cluster = self.digest.problem.cluster
+        links = [node.intra_link for node in cluster.nodes]
+        inside = min(links, key=lambda link: link.bandwidth_bytes_per_s)
+        lags = [
+            link.latency_us + -(-task.input_bytes * US_PER_S // link.bandwidth_bytes_per_s)
+            for link in (inside, cluster.inter_link)
+        ]
+        return (lags[0], lags[1]) if task.input_bytes else (0, 0)
+
+    def decode(self, state: State) -> tuple[list[int], list[Where]]:
+        """Ends and places of all tasks."""
+        order, picks, sites = state
+        free = [[0] * size for size in self.sizes]
+        ends = [0] * len(order)
+        where: list[Where] = [()] * len(order)
+        for i in order:
+            line = self.modes[i][picks[i]]
+            ready = 0
+            for p in self.predecessors[i]:
+                if ends[p] > ready:
+                    ready = ends[p]
+            degree, site = line.degree, sites[i]
+            if site >= 0 and degree <= self.sizes[site] and site in line.nodes:
+                place: Where = ((site, degree),)
+            elif site >= ONE_NODE:
+                place = self._one_node(free, line, ready)
+            else:
+                place = self._across(free, line, ready, site)
+            if self._lags is not None:
+                ready = self._arrival(i, ends, where, place)
+            start = ready
+            for node, count in place:
+                if free[node][count - 1] > start:
+                    start = free[node][count - 1]
+            end = start + (line.duration_us if len(place) == 1 else line.cross_us)
+            for node, count in place:
+                row = free[node]
+                upto = bisect_right(row, start)
+                row[upto - count : upto] = [end] * count
+                row.sort()
+            ends[i] = end
+            where[i] = place
+        return ends, where
+
+    def _arrival(self, i: int, ends: list[int], where: list[Where], place: Where) -> int:
+        assert self._lags is not None
+        inside, between = self._lags[i]
+        return max(
+            (
+                ends[p]
+                + (
+                    inside
+                    if len(place) == 1 and where[p] and place[0][0] == where[p][0][0]
+                    else between
+                )
+                for p in self.predecessors[i]
+            ),
+            default=0,
+        )
+
+    def _one_node(self, free: list[list[int]], line: Line, ready: int) -> Where:
+        """The node where the task starts first; of equals the one that loses least idle time."""
+        degree = line.degree
+        start, waste, best = 1 << 62, -1, -1
+        for node in line.nodes:
+            row = free[node]
+            if len(row) < degree:
+                continue
+            at = row[degree - 1]
+            if at < ready:
+                at = ready
+            if at < start:
+                start, waste, best = at, -1, node
+            elif at == start:
+                if waste < 0:
+                    waste = _idle(free[best], degree, start)
+                lost = _idle(row, degree, start)
+                if lost < waste:
+                    waste, best = lost, node
+        if best >= 0:
+            return ((best, degree),)
+        return self._across(free, line, ready, TWO_NODES)
+
+    def _across(self, free: list[list[int]], line: Line, ready: int, site: int) -> Where:
+        """Nodes for a group over several of them; one node where there is no such group."""
+        if line.degree == 1 or len(line.nodes) == 1:
+            return self._one_node(free, line, ready)
+        if site == TWO_NODES:
+            place = self._two_nodes(free, line, ready)
+            if place:
+                return place
+        return self._many_nodes(free, line, 3)
+
+    def _two_nodes(self, free: list[list[int]], line: Line, ready: int) -> Where:
+        degree, nodes = line.degree, line.nodes
+        start = 1 << 62
+        best: Where = ()
+        for k, a in enumerate(nodes):
+            row_a = free[a]
+            for b in nodes[k + 1 :]:
+                row_b = free[b]
+                for share in self._shares_of(degree, len(row_a), len(row_b)):
+                    at = row_a[share - 1]
+                    if row_b[degree - share - 1] > at:
+                        at = row_b[degree - share - 1]
+                    if at < start:
+                        start = at
+                        best = ((a, share), (b, degree - share))
+                        if at <= ready:
+                            return best
+        return best
+
+    def _shares_of(self, degree: int, size_a: int, size_b: int) -> list[int]:
+        """Shares of the first node with which equal NIC groups on both are possible."""
+        key = degree, size_a, size_b
+        if key not in self._shares:
+            fair = range(max(1, degree - size_b), min(degree - 1, size_a) + 1)
+            shares = [a for a in fair if max(a, degree - a) <= self._nic_size * min(a, degree - a)]
+            self._shares[key] = sorted(shares, key=lambda a: abs(2 * a - degree))
+        return self._shares[key]
+
+    def _many_nodes(self, free: list[list[int]], line: Line, least: int) -> Where:
+        """Equal shares on as few nodes as hold them, or as many devices as each node has."""
+        degree, nodes = line.degree, line.nodes
+        for count in range(least, len(nodes) + 1):
+            share, rest = divmod(degree, count)
+            if share == 0 or rest:
+                continue
+            wide = [n for n in nodes if len(free[n]) >= share]
+            if len(wide) >= count:
+                wide.sort(key=lambda n: free[n][share - 1])
+                return tuple((n, share) for n in sorted(wide[:count]))
+        place, left = [], degree
+        for node in sorted(nodes, key=lambda n: (-len(free[n]), free[n][-1])):
+            take = min(left, len(free[node]))
+            if take:
+                place.append((node, take))
+            left -= take
+        return tuple(sorted(place))
+
+    def realise(self, state: State, ends: Sequence[int], where: Sequence[Where]) -> Schedule:
+        """The exact schedule of a decoded state on concrete devices."""
+        digest = self.digest
+        free = [0] * digest.device_count
+        runs: list[Run] = []
+        for i in state.order:
+            line = self.modes[i][state.picks[i]]
+            span = line.duration_us if len(where[i]) == 1 else line.cross_us
+            devices = spread_group(digest, free, ends[i] - span, where[i])
+            runs.append((i, devices))
+            for d in devices:
+                free[d] = ends[i]
+        return in_start_order(digest, left_shift(digest, runs))
+
+    def state_of(self, schedule: Schedule) -> State:
+        """A state that decodes to about the given schedule."""
+        order = [i for i, _ in schedule.runs]
+        picks, sites = [0] * len(order), [ONE_NODE] * len(order)
+        for i, devices in schedule.runs:
+            kind = self.digest.kind_of[devices[0]]
+            picks[i] = self.pick_of(i, len(devices), kind)
+            nodes = sorted({self.digest.node_of[d] for d in devices})
+            if len(nodes) == 1:
+                sites[i] = nodes[0]
+            else:
+                sites[i] = TWO_NODES if len(nodes) == 2 else MANY_NODES
+        return State(order, picks, sites)
+
+    def pick_of(self, task: int, degree: int, kind: int) -> int:
+        """The pick of the widest mode up to a degree on a type, 0 where there is none."""
+        fitting = [
+            k
+            for k, line in enumerate(self.modes[task])
+            if line.mode.kind == kind and line.degree <= degree
+        ]
+        return fitting[-1] if fitting else 0
+
+
+def useful_modes(task: FlatTask) -> list[Mode]:
+    """Modes of a task without those that a narrower, no slower one of the same type replaces."""
+    return [
+        m
+        for m in task.modes
+        if not any(
+            o.kind == m.kind and o.degree < m.degree and o.duration_us <= m.duration_us
+            for o in task.modes
+        )
+    ]
+
+
+def _idle(row: list[int], degree: int, start: int) -> int:
+    upto = bisect_right(row, start)
+    return degree * start - sum(row[upto - degree : upto])
