@@ -1,0 +1,145 @@
+"""Options of a stage at a given batch, and what they take of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from arachne_opt.costs.pipeline.base import Ints, PipelineCosts
+from arachne_opt.pipeline.plan import ReplicaKind
+from arachne_opt.pipeline.problem import PipelineProblem
+from arachne_opt.pipeline.template import ReplicaBlock
+
+# Types share a stage only where their speeds are this close: the slower one sets the pace.
+_MIXED_SPEED_RATIO = 1.35
+
+
+@dataclass(frozen=True, slots=True)
+class StageOption:
+    """Replicas of a stage and the samples that each takes of a micro-batch."""
+
+    blocks: tuple[ReplicaBlock, ...]
+    microbatch: int
+    recompute: bool = False
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas."""
+        return sum(b.count for b in self.blocks)
+
+    @property
+    def ring(self) -> list[ReplicaKind]:
+        """Kinds of all replicas in their order."""
+        return [b.kind for b in self.blocks for _ in range(b.count)]
+
+
+class Space:
+    """Device limits of a problem, and which kinds and micro-batches there are.
+
+    A limit says how many devices groups of at least some width may take of a type in a zone: all
+    nodes cut into groups of that width. For widths that divide each other these limits are exact.
+    """
+
+    def __init__(self, problem: PipelineProblem, costs: PipelineCosts) -> None:
+        self.problem = problem
+        self.costs = costs
+        kinds = costs.kinds
+        self.places = tuple(dict.fromkeys((k.device_type, k.zone) for k in kinds))
+        rows = sorted({(self.place_of(k), node_width(k)) for k in kinds} | self._single_devices())
+        self._limit_place = np.array([place for place, _ in rows])
+        self._limit_width = np.array([width for _, width in rows])
+        self.limits: Ints = np.array([self._room(place, width) for place, width in rows])
+
+    @cached_property
+    def atoms(self) -> tuple[tuple[ReplicaKind, int], ...]:
+        """All pairs of a kind and a micro-batch."""
+        kinds = self.costs.kinds
+        return tuple((k, m) for k in kinds for m in self.costs.microbatches(k))
+
+    @property
+    def in_stages(self) -> int:
+        """Most stages of a pipeline."""
+        limit = self.problem.options.max_stages or self.costs.row_count
+        devices = sum(n.device_count for n in self.problem.cluster.nodes)
+        return min(limit, self.costs.row_count, devices)
+
+    def place_of(self, kind: ReplicaKind) -> int:
+        """Number of the type and zone of a kind."""
+        return self.places.index((kind.device_type, kind.zone))
+
+    def usage(self, blocks: Iterable[ReplicaBlock]) -> Ints:
+        """What replicas take of each limit."""
+        used = np.zeros(len(self.limits), dtype=np.int64)
+        for b in blocks:
+            mine = self._limit_place == self.place_of(b.kind)
+            used += mine * (self._limit_width <= node_width(b.kind)) * b.kind.tp * b.count
+        return used
+
+    def devices(self, place: int) -> int:
+        """All devices of a type in a zone."""
+        return int(self.limits[self._row(place)])
+
+    def device_rows(self) -> Ints:
+        """For each place the limit that counts all its devices."""
+        return np.array([self._row(place) for place in range(len(self.places))])
+
+    def options(self, batch: int) -> list[StageOption]:
+        """All options of stages when a micro-batch has ``batch`` samples over all replicas."""
+        found = []
+        for kind, m in self.atoms:
+            count, rest = divmod(batch, m)
+            if rest == 0 and count % kind.ep == 0:
+                blocks = (ReplicaBlock(kind=kind, count=count),)
+                if (self.usage(blocks) <= self.limits).all():
+                    found.append(StageOption(blocks, m))
+        found += self._mixed(batch)
+        if self.problem.options.recomputation:
+            found += [StageOption(o.blocks, o.microbatch, recompute=True) for o in found]
+        return found
+
+    def _mixed(self, batch: int) -> Iterator[StageOption]:
+        """Options of two types with the micro-batch, at splits that fill one of the types."""
+        dense = [(k, m) for k, m in self.atoms if k.ep == 1 and batch % m == 0]
+        for (a, m), (b, n) in combinations(dense, 2):
+            if m != n or self.place_of(a) == self.place_of(b) or not self._alike(a, b, m):
+                continue
+            count = batch // m
+            for split in self._splits(a, b, count):
+                blocks = (
+                    ReplicaBlock(kind=a, count=split),
+                    ReplicaBlock(kind=b, count=count - split),
+                )
+                if (self.usage(blocks) <= self.limits).all():
+                    yield StageOption(blocks, m)
+
+    def _alike(self, a: ReplicaKind, b: ReplicaKind, m: int) -> bool:
+        slow, fast = sorted(float(self.costs.work_prefix_s(k, m)[-1]) for k in (a, b))[::-1]
+        return slow <= _MIXED_SPEED_RATIO * fast
+
+    def _splits(self, a: ReplicaKind, b: ReplicaKind, count: int) -> list[int]:
+        """Replicas of kind a: as many as there may be, half of that, or what b leaves."""
+        most_a = self.devices(self.place_of(a)) // a.tp
+        most_b = self.devices(self.place_of(b)) // b.tp
+        wanted = {most_a, most_a // 2, count - most_b, count - most_b // 2}
+        return sorted(s for s in wanted if 0 < s < count)
+
+    def _single_devices(self) -> set[tuple[int, int]]:
+        return {(place, 1) for place in range(len(self.places))}
+
+    def _row(self, place: int) -> int:
+        where = (self._limit_place == place) & (self._limit_width == 1)
+        return int(np.flatnonzero(where)[0])
+
+    def _room(self, place: int, width: int) -> int:
+        name, zone = self.places[place]
+        nodes = (n for n in self.problem.nodes_of_type[name] if n.zone == zone)
+        return sum(n.device_count // width * width for n in nodes)
+
+
+def node_width(kind: ReplicaKind) -> int:
+    """Devices that must share a node."""
+    return kind.tp * (kind.ep if kind.ep_local else 1)

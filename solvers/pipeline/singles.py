@@ -1,0 +1,123 @@
+"""Plans of one pipeline: block templates first, then one change after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from arachne_opt.costs.pipeline.base import Ints
+from arachne_opt.solvers.pipeline.columns import Column, column_of
+from arachne_opt.solvers.pipeline.neighbours import neighbours
+from arachne_opt.solvers.pipeline.ranking import Ranked, expand
+from arachne_opt.solvers.pipeline.search import Found, TemplateSearch
+from arachne_opt.solvers.pipeline.workbench import Workbench
+
+_TEMPLATES = 60  # of each batch
+_BATCHES = 10  # that get exact divisions
+_CLIMBED = 5  # that are climbed from
+_WORSE = 1.2  # a batch whose estimate is that much worse than the best plan is left out
+_PART_TEMPLATES = 20
+_PART_BATCHES = 3
+_HOPED = 1.4  # first only plans within this multiple of the estimate are looked for
+_ALL_PAIRS = 40  # up to so many options all templates of one and two stages are tried
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A batch with its best template so far."""
+
+    search: TemplateSearch
+    found: Found
+
+
+def singles(bench: Workbench, over: Callable[[], bool]) -> Iterator[Column]:
+    """Columns that train the whole batch alone, the better the later of each batch."""
+    starts: list[Start] = []
+    best = np.inf
+    for estimate, ranked, rounds in _ranked_batches(bench):
+        if (estimate > _WORSE * best and starts) or len(starts) >= _BATCHES or over():
+            break
+        start = _start(bench, ranked, rounds, bench.limits)
+        if start is not None:
+            starts.append(start)
+            best = min(best, start.found.total_s)
+            yield column(start)
+    starts.sort(key=lambda s: s.found.total_s)
+    for start in starts[:_CLIMBED]:
+        if over():
+            return
+        climbed = climb(bench, start, bench.limits, over)
+        if climbed is not start:
+            yield column(climbed)
+
+
+def column(start: Start) -> Column:
+    """The column of a template and its layers."""
+    tables = start.search.tables
+    return column_of(start.found, tables.options, tables.batch, tables.usage)
+
+
+def climb(bench: Workbench, start: Start, limits: Ints, over: Callable[[], bool]) -> Start:
+    """Takes the best change of the template again and again until none is better."""
+    search, found = start.search, start.found
+    while not over():
+        near = neighbours(found.template, search.tables.usage, limits, bench.space.in_stages)
+        better = search.best(near, found.total_s)
+        if better is None:
+            break
+        found = better
+    return start if found is start.found else Start(search, found)
+
+
+def replanned(
+    bench: Workbench, samples: int, limits: Ints, pipelines: int, over: Callable[[], bool]
+) -> Iterator[Column]:
+    """Columns for part of the devices and of the samples, of the best batches by estimate."""
+    places = np.minimum(bench.place_limits, limits[bench.space.device_rows()])
+    ranked = []
+    for batch in bench.part_batches:
+        rounds = max(1, samples // batch)
+        some = bench.ranking.rank(batch, rounds, places, _PART_TEMPLATES)
+        if len(some.load_s):
+            ranked.append(
+                (float(some.estimate_s(rounds)[0]) * samples / rounds / batch, some, rounds)
+            )
+    ranked.sort(key=lambda entry: (entry[0], entry[1].batch))
+    for _, some, rounds in ranked[:_PART_BATCHES]:
+        if over():
+            return
+        start = _start(bench, some, rounds, limits, pipelines)
+        if start is not None:
+            yield column(climb(bench, start, limits, over))
+
+
+def _start(
+    bench: Workbench, ranked: Ranked, rounds: int, limits: Ints, pipelines: int = 1
+) -> Start | None:
+    tables = bench.tables(ranked.batch, pipelines)
+    search = TemplateSearch(tables, rounds, limits)
+    templates = list(expand(ranked, bench.option_of_atom(tables)))
+    count = range(len(tables.options))
+    templates += [(o,) for o in count]
+    if len(tables.options) <= _ALL_PAIRS and bench.space.in_stages > 1:
+        templates += list(product(count, count))
+    hoped_s = _HOPED * float(ranked.estimate_s(rounds)[0])
+    found = search.best(templates, hoped_s)
+    if found is None:  # the estimate was too hopeful
+        found = TemplateSearch(tables, rounds, limits).best(templates, np.inf)
+    return None if found is None else Start(search, found)
+
+
+def _ranked_batches(bench: Workbench) -> list[tuple[float, Ranked, int]]:
+    """All batches that some block template can have, by the estimate of their best."""
+    samples = bench.problem.global_batch
+    found = []
+    for batch in bench.ranking.batches(samples):
+        rounds = -(-samples // batch)
+        ranked = bench.ranking.rank(batch, rounds, bench.place_limits, _TEMPLATES)
+        if len(ranked.load_s):
+            found.append((float(ranked.estimate_s(rounds)[0]), ranked, rounds))
+    return sorted(found, key=lambda entry: (entry[0], entry[1].batch))
