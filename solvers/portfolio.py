@@ -12,6 +12,10 @@ from arachne_opt.solvers.cascade.list_schedule import list_schedules
 from arachne_opt.solvers.cascade.schedule import from_plan, in_start_order, to_plan
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
+from arachne_opt.solvers.search import Search
+
+# Share of the time for list scheduling, where all rules take longer.
+_LIST_SHARE = 0.1
 
 
 def solve_cascade(
@@ -36,8 +40,9 @@ def solve_cascade(
             best.offer(in_start_order(digest, start), "start plan")
     for schedule in list_schedules(digest, best.bound_us):
         best.offer(in_start_order(digest, schedule), "list")
-        if clock.over():
+        if clock.over() or clock.wall_s() > _LIST_SHARE * limits.time_limit_s:
             break
+    Search(digest, best, clock, limits).run()
     return finish(best, limits, clock, digest, "portfolio")
 
 

@@ -18,8 +18,8 @@ from arachne_opt.solvers.cascade.schedule import Schedule
 
 # Weight of the mean end of the cascades beside the makespan: it leads over plateaus.
 _MEAN_WEIGHT = 0.01
-# States between two looks at the clock.
-_STRIDE = 32
+# Placed tasks between two looks at the clock.
+_STRIDE = 512
 # Exact placements tried per makespan that only the decoder believes in.
 _TRIES = 3
 
@@ -58,6 +58,7 @@ class Annealer:
         self._successors = [t.successors for t in tasks]
         self._last = [t.index for t in tasks if not t.successors]
         self._free_modes = [i for i, lines in enumerate(decoder.modes) if len(lines) > 1]
+        self._stride = max(1, _STRIDE // len(tasks))
         self.states = 0
 
     def note_best(self, makespan_us: int) -> None:
@@ -71,7 +72,7 @@ class Annealer:
         share = 0.0
         while share < 1.0:
             heat = where_cost * cooling.hot * (cooling.cold / cooling.hot) ** share
-            for _ in range(_STRIDE):
+            for _ in range(self._stride):
                 other = self._neighbour(state, cooling)
                 other_cost, _ = self._cost(other)
                 worse = other_cost - cost
@@ -88,7 +89,7 @@ class Annealer:
         makespan = max(ends)
         if makespan < self._best_us and self._tried.get(makespan, 0) < _TRIES:
             self._tried[makespan] = self._tried.get(makespan, 0) + 1
-            exact = self._decoder.realise(state, ends, where)
+            exact = self._decoder.realise(state, where)
             if exact.makespan_us < self._best_us:
                 self._best_us = exact.makespan_us
                 self._offer(exact)

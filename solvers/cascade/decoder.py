@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from arachne_opt.solvers.cascade.digest import Digest, FlatTask, Mode
-from arachne_opt.solvers.cascade.placement import spread_group
-from arachne_opt.solvers.cascade.schedule import Run, Schedule, in_start_order, left_shift
+from arachne_opt.solvers.cascade.placement import place_in_order
+from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order, left_shift
 from arachne_opt.units import US_PER_S, scale_up
 
 # Sites: a node's number forces that node.
@@ -173,7 +173,7 @@ class FastDecoder:
             row_a = free[a]
             for b in nodes[k + 1 :]:
                 row_b = free[b]
-                for share in self._shares_of(degree, len(row_a), len(row_b)):
+                for share in self.shares_of(degree, len(row_a), len(row_b)):
                     at = row_a[share - 1]
                     if row_b[degree - share - 1] > at:
                         at = row_b[degree - share - 1]
@@ -184,7 +184,7 @@ class FastDecoder:
                             return best
         return best
 
-    def _shares_of(self, degree: int, size_a: int, size_b: int) -> list[int]:
+    def shares_of(self, degree: int, size_a: int, size_b: int) -> list[int]:
         """Shares of the first node with which equal NIC groups on both are possible."""
         key = degree, size_a, size_b
         if key not in self._shares:
@@ -212,19 +212,11 @@ class FastDecoder:
             left -= take
         return tuple(sorted(place))
 
-    def realise(self, state: State, ends: Sequence[int], where: Sequence[Where]) -> Schedule:
+    def realise(self, state: State, where: Sequence[Where]) -> Schedule:
         """The exact schedule of a decoded state on concrete devices."""
-        digest = self.digest
-        free = [0] * digest.device_count
-        runs: list[Run] = []
-        for i in state.order:
-            line = self.modes[i][state.picks[i]]
-            span = line.duration_us if len(where[i]) == 1 else line.cross_us
-            devices = spread_group(digest, free, ends[i] - span, where[i])
-            runs.append((i, devices))
-            for d in devices:
-                free[d] = ends[i]
-        return in_start_order(digest, left_shift(digest, runs))
+        items = [(i, where[i]) for i in state.order]
+        runs = place_in_order(self.digest, items)
+        return in_start_order(self.digest, left_shift(self.digest, runs))
 
     def state_of(self, schedule: Schedule) -> State:
         """A state that decodes to about the given schedule."""

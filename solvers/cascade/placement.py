@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -141,6 +141,26 @@ def _any_group(rooms: list[_Room], degree: int) -> tuple[int, ...] | None:
     """Devices of the emptiest nodes, whatever their NIC groups; None where too few are free."""
     pool = [d for _, rails in rooms for row in rails.values() for d in row]
     return tuple(sorted(pool[:degree])) if len(pool) >= degree else None
+
+
+def place_in_order(
+    digest: Digest, items: Iterable[tuple[int, tuple[tuple[int, int], ...]]]
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Devices for tasks with given counts per node, one task after the other."""
+    free = [0] * digest.device_count
+    ends = [0] * len(digest.tasks)
+    runs = []
+    for i, place in items:
+        start = max((ends[p] for p in digest.tasks[i].predecessors), default=0)
+        for n, count in place:
+            times = sorted(free[d] for d in digest.nodes[n].devices)
+            start = max(start, times[count - 1])
+        devices = spread_group(digest, free, start, place)
+        ends[i] = start + digest.duration_us(i, devices)
+        for d in devices:
+            free[d] = ends[i]
+        runs.append((i, devices))
+    return runs
 
 
 def spread_group(

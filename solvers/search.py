@@ -1,0 +1,187 @@
+"""Annealing on the main thread, bounds and exact neighbourhoods aside, on one clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from arachne_opt.solvers.aside import Aside
+from arachne_opt.solvers.base import Limits
+from arachne_opt.solvers.cascade.annealing import Annealer, Cooling
+from arachne_opt.solvers.cascade.cpsat.solver import Effort
+from arachne_opt.solvers.cascade.decoder import ONE_NODE, FastDecoder, State
+from arachne_opt.solvers.cascade.digest import Digest, Mode
+from arachne_opt.solvers.cascade.neighbourhood import Neighbourhood
+from arachne_opt.solvers.cascade.proof import Proof, prove
+from arachne_opt.solvers.cascade.schedule import Schedule
+from arachne_opt.solvers.clock import Clock
+from arachne_opt.solvers.incumbent import Incumbent
+
+# Rounds of annealing use these in turn, each longer than the one before.
+_COOLINGS = (
+    Cooling(),
+    Cooling(hot=0.01, cold=0.0003, across=0.4),
+    Cooling(hot=0.005, cold=0.0003, across=0.25),
+)
+_FIRST_ROUND = 0.06
+_GROWTH = 1.4
+# Longest run of one neighbourhood, and shares of a sequential solve.
+_NEIGHBOURHOOD_S = 1.5
+_PROOF_SHARE = 0.3
+# Placed tasks of annealing that count as one unit of deterministic work.
+_PLACED_PER_UNIT = 800_000
+
+
+class _Found(NamedTuple):
+    """News from the other thread."""
+
+    bound_us: int = 0
+    schedule: Schedule | None = None
+    start: State | None = None
+
+
+class Search:
+    """Improves an incumbent until the clock, the gap or the user ends it."""
+
+    def __init__(self, digest: Digest, best: Incumbent, clock: Clock, limits: Limits) -> None:
+        self._digest = digest
+        self._best = best
+        self._clock = clock
+        self._limits = limits
+        self._decoder = FastDecoder(digest)
+        self._news: SimpleQueue[_Found] = SimpleQueue()
+        self._starts: list[State] = []
+        self._annealer = Annealer(self._decoder, limits.seed, self._take_annealed)
+        self._neighbourhood = Neighbourhood(self._decoder, limits.seed)
+
+    def run(self) -> None:
+        """Searches; the incumbent holds what was found."""
+        if self._over():
+            return
+        if self._limits.deterministic or self._limits.workers == 1:
+            self._in_turn()
+            return
+        aside = Aside(self._prove_then_improve)
+        try:
+            self._anneal(1.0)
+            aside.wait(self._over)
+        finally:
+            aside.finish()
+            self._read_news()
+
+    def _over(self) -> bool:
+        self._read_news()
+        best, schedule = self._best, self._best.schedule
+        assert schedule is not None
+        done = schedule.makespan_us <= best.bound_us or best.gap() <= self._limits.gap
+        return done or self._clock.over()
+
+    def _read_news(self) -> None:
+        while not self._news.empty():
+            found = self._news.get()
+            self._best.raise_bound(found.bound_us, "cpsat")
+            if found.start is not None:
+                self._starts.append(found.start)
+            if found.schedule is not None and self._best.offer(found.schedule, "neighbourhood"):
+                self._annealer.note_best(found.schedule.makespan_us)
+                self._starts.append(self._decoder.state_of(found.schedule))
+
+    # ------------------------------------------------------------------ aside: CP-SAT
+
+    def _effort(self, stop: threading.Event, most_s: float) -> Effort:
+        limits = self._limits
+        return Effort(
+            seconds=max(0.01, min(most_s, self._clock.left())),
+            seed=limits.seed,
+            workers=1 if limits.deterministic else max(1, limits.workers - 1),
+            deterministic=limits.deterministic,
+            stop=stop,
+        )
+
+    def _prove_then_improve(self, stop: threading.Event) -> None:
+        self._prove(stop, self._limits.time_limit_s)
+        while not stop.is_set():
+            self._improve(stop)
+
+    def _prove(self, stop: threading.Event, most_s: float) -> None:
+        """The ladder of pooled bounds; its solutions are starts for annealing."""
+        steps = prove(
+            self._digest,
+            self._best.bound_us,
+            lambda: self._makespan_us(),
+            lambda: self._effort(stop, most_s),
+        )
+        for proof in steps:
+            self._clock.spend(proof.work)
+            self._news.put(_Found(bound_us=proof.bound_us, start=self._start_of(proof)))
+            if stop.is_set():
+                return
+
+    def _makespan_us(self) -> int:
+        assert self._best.schedule is not None
+        return self._best.schedule.makespan_us
+
+    def _start_of(self, proof: Proof) -> State | None:
+        if proof.modes is None:
+            return None
+        modes: tuple[Mode, ...] = proof.modes
+        picks = [self._decoder.pick_of(i, m.degree, m.kind) for i, m in enumerate(modes)]
+        return State(list(proof.order), picks, [ONE_NODE] * len(picks))
+
+    def _improve(self, stop: threading.Event) -> None:
+        schedule = self._best.schedule
+        assert schedule is not None
+        effort = self._effort(stop, _NEIGHBOURHOOD_S)
+        better = self._neighbourhood.improve(schedule, self._best.bound_us, effort)
+        self._clock.spend(self._neighbourhood.work)
+        if better is not None:
+            self._news.put(_Found(schedule=better))
+
+    # ------------------------------------------------------------------ main: annealing
+
+    def _in_turn(self) -> None:
+        """The same parts one after the other, for one worker or equal results."""
+        limit = self._limits.time_limit_s
+        Aside(lambda stop: self._prove(stop, _PROOF_SHARE * limit)).wait(self._over)
+        while not self._over():
+            self._anneal(0.25)
+            if not self._over():
+                Aside(self._improve).wait(self._over)
+
+    def _anneal(self, share: float) -> None:
+        """Rounds of annealing for a share of the time that is left."""
+        whole = self._clock.left() * share
+        end = self._clock.elapsed() + whole
+        length, number = max(0.05, _FIRST_ROUND * whole), 0
+        self._annealer.note_best(self._makespan_us())
+        while self._clock.elapsed() < end and not self._over():
+            length = min(length, end - self._clock.elapsed())
+            self._annealer.round(
+                self._next_start(number), _COOLINGS[number % len(_COOLINGS)], self._spent(length)
+            )
+            length *= _GROWTH
+            number += 1
+
+    def _next_start(self, number: int) -> State:
+        """What the other thread found last, else the incumbent."""
+        if self._starts:
+            return self._starts.pop()
+        assert self._best.schedule is not None
+        return self._decoder.state_of(self._best.schedule)
+
+    def _spent(self, length: float) -> Callable[[], float]:
+        begin, states = self._clock.elapsed(), self._annealer.states
+
+        def spent() -> float:
+            nonlocal states
+            placed = (self._annealer.states - states) * len(self._digest.tasks)
+            states = self._annealer.states
+            self._clock.spend(placed / _PLACED_PER_UNIT)
+            return 1.0 if self._over() else (self._clock.elapsed() - begin) / length
+
+        return spent
+
+    def _take_annealed(self, schedule: Schedule) -> None:
+        self._best.offer(schedule, "annealing")
