@@ -136,6 +136,12 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             median_text=8,
             max_text=16,
         ),
+        # Small enough for a CPU, long enough that the longest clips gain from two of them.
+        "demo": Preset(
+            sources=(_image(0.3, 64, 64, 4), _tiny(0.4, 48, 64), _tiny(0.3, 96, 144)),
+            median_text=16,
+            max_text=32,
+        ),
     }
 )
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from arachne_opt.executor.job import ReplayJob
     from arachne_opt.executor.report import ReplayReport
 
+MEASURE_REPEATS = 5
 COMPARE_ROUNDS = 3
 
 
@@ -54,9 +55,9 @@ class Scene:
     show_default=True,
     help="Folder for all files of the demo.",
 )
-@click.option("--model", default="tiny-wan", show_default=True, help="tiny-wan or toy.")
+@click.option("--model", default="demo-wan", show_default=True, help="Model preset, such as toy.")
 @click.option("--ranks", type=click.IntRange(min=1), default=2, show_default=True)
-@click.option("--clips", type=click.IntRange(min=4), default=48, show_default=True)
+@click.option("--clips", type=click.IntRange(min=4), default=32, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 def demo(folder: Path, model: str, ranks: int, clips: int, seed: int) -> None:
     """Generate clips, measure a tiny model, plan, store, train, and compare with a static plan."""
@@ -81,7 +82,7 @@ def _generate(scene: Scene) -> Workload:
 
     _headline("1  clips of mixed shape")
     manifest = scene.folder / "clips.csv"
-    write_manifest(generate_clips("tiny", count=scene.clips, seed=scene.seed), manifest)
+    write_manifest(generate_clips("demo", count=scene.clips, seed=scene.seed), manifest)
     options = GroupingOptions(shuffle_seed=scene.seed)
     workload = load_workload(manifest, options, model_spec(scene.model))
     for iteration in workload.iterations:
@@ -99,6 +100,7 @@ def _measure(scene: Scene, workload: Workload, store: PlanStore) -> None:
         model=ModelChoice(preset=scene.model),
         batches=distinct_shapes(workload),
         degrees=scene.degrees,
+        repeats=MEASURE_REPEATS,
     )
     rows = measure(job, scene.ranks)
     store.add_measurements(rows)
