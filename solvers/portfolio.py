@@ -1,6 +1,9 @@
-"""The cascade solver: list schedules at once, then bounds and search, all on one clock."""
+"""The cascade solvers: list schedules at once, then bounds and search, all on one clock."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 
 from arachne_opt import __version__
 from arachne_opt.cascade.plan import CascadePlan
@@ -9,10 +12,11 @@ from arachne_opt.solvers.base import Limits, ProgressCallback, Result, Status, S
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest, binding_limits
 from arachne_opt.solvers.cascade.list_schedule import list_schedules
+from arachne_opt.solvers.cascade.polish import polish
 from arachne_opt.solvers.cascade.schedule import from_plan, in_start_order, to_plan
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
-from arachne_opt.solvers.search import Search
+from arachne_opt.solvers.search import Parts, Search
 
 # Share of the time for list scheduling, where all rules take longer.
 _LIST_SHARE = 0.1
@@ -25,31 +29,94 @@ def solve_cascade(
     on_progress: ProgressCallback | None = None,
     should_stop: StopCheck | None = None,
     start_plan: CascadePlan | None = None,
+    parts: Parts | None = None,
 ) -> Result:
-    """The best plan found within the limits, with a proven bound."""
+    """The best plan found within the limits, with a proven bound.
+
+    Args:
+        problem: what to place.
+        limits: when to stop.
+        on_progress: told every improvement, on the calling thread.
+        should_stop: asked many times a second; the search ends as soon as it says yes.
+        start_plan: a plan to improve; ignored where it does not fit the problem.
+        parts: what the search may use; everything by default.
+
+    Raises:
+        MissingDependencyError: ortools is not installed.
+    """
+    search = parts or Parts()
     clock = Clock(limits, should_stop)
-    binding = binding_limits(problem)
-    if binding:
-        return infeasible(problem, limits, clock, "portfolio", binding)
+    return _solve(problem, limits, clock, on_progress, start_plan, "portfolio", search)
+
+
+def solve_by_list(
+    problem: CascadeProblem,
+    limits: Limits,
+    *,
+    on_progress: ProgressCallback | None = None,
+    should_stop: StopCheck | None = None,
+    start_plan: CascadePlan | None = None,
+) -> Result:
+    """The best plan of all rules of list scheduling, with the simple bounds; needs no package."""
+    clock = Clock(limits, should_stop)
+    return _solve(problem, limits, clock, on_progress, start_plan, "list", None)
+
+
+def solve_exactly(
+    problem: CascadeProblem,
+    limits: Limits,
+    *,
+    on_progress: ProgressCallback | None = None,
+    should_stop: StopCheck | None = None,
+    start_plan: CascadePlan | None = None,
+) -> Result:
+    """The answer of CP-SAT alone: the pooled bound, then exact neighbourhoods of a list schedule.
+
+    Raises:
+        MissingDependencyError: ortools is not installed.
+    """
+    clock = Clock(limits, should_stop)
+    parts = Parts(annealing=False, pods=False)
+    return _solve(problem, limits, clock, on_progress, start_plan, "cpsat", parts)
+
+
+def _solve(
+    problem: CascadeProblem,
+    limits: Limits,
+    clock: Clock,
+    on_progress: ProgressCallback | None,
+    start_plan: CascadePlan | None,
+    name: str,
+    parts: Parts | None,
+) -> Result:
+    """The common way: infeasible or digest, simple bound, list schedules, then the search."""
+    if binding := binding_limits(problem):
+        return _infeasible(limits, clock, name, binding)
     digest = Digest(problem)
     best = Incumbent(digest, clock, on_progress)
     best.raise_bound(lower_bound(digest), "bounds")
-    if start_plan is not None:
-        start = from_plan(digest, start_plan)
-        if start is not None:
-            best.offer(in_start_order(digest, start), "start plan")
+    start = from_plan(digest, start_plan) if start_plan is not None else None
+    if start is not None:
+        best.offer(in_start_order(digest, start), "start plan")
+    if start is None or parts is None or parts.lists:
+        _offer_lists(digest, best, clock, limits)
+    if parts is not None:
+        Search(digest, best, clock, limits, parts).run()
+    return _finish(best, limits, clock, digest, name)
+
+
+def _offer_lists(digest: Digest, best: Incumbent, clock: Clock, limits: Limits) -> None:
     for schedule in list_schedules(digest, best.bound_us):
         best.offer(in_start_order(digest, schedule), "list")
         if clock.over() or clock.wall_s() > _LIST_SHARE * limits.time_limit_s:
             break
-    Search(digest, best, clock, limits).run()
-    return finish(best, limits, clock, digest, "portfolio")
 
 
-def finish(best: Incumbent, limits: Limits, clock: Clock, digest: Digest, solver: str) -> Result:
-    """The result of a search that has ended."""
-    schedule = best.schedule
-    assert schedule is not None  # list scheduling always finds a plan
+def _finish(best: Incumbent, limits: Limits, clock: Clock, digest: Digest, solver: str) -> Result:
+    """The result of a search that has ended, with its plan tidied up at the same makespan."""
+    assert best.schedule is not None  # list scheduling always finds a plan
+    patience_s = 0.02 * limits.time_limit_s if not limits.deterministic else None
+    schedule = polish(digest, best.schedule, _until(clock, patience_s))
     done = schedule.makespan_us <= best.bound_us
     return Result(
         status=Status.OPTIMAL if done else Status.FEASIBLE,
@@ -59,15 +126,28 @@ def finish(best: Incumbent, limits: Limits, clock: Clock, digest: Digest, solver
         solver=solver,
         seed=limits.seed,
         wall_s=clock.wall_s(),
-        versions={"arachne-opt": __version__},
+        versions=_versions(solver),
         history=tuple(best.history),
         interrupted=clock.interrupted,
     )
 
 
-def infeasible(
-    problem: CascadeProblem, limits: Limits, clock: Clock, solver: str, binding: tuple[str, ...]
-) -> Result:
+def _until(clock: Clock, patience_s: float | None) -> Callable[[], bool]:
+    end = None if patience_s is None else clock.wall_s() + min(0.2, patience_s)
+    return lambda: clock.interrupted or (end is not None and clock.wall_s() > end)
+
+
+def _versions(solver: str) -> dict[str, str]:
+    versions = {"arachne-opt": __version__}
+    if solver != "list":
+        try:
+            versions["ortools"] = version("ortools")
+        except PackageNotFoundError:
+            versions["ortools"] = "unknown"
+    return versions
+
+
+def _infeasible(limits: Limits, clock: Clock, solver: str, binding: tuple[str, ...]) -> Result:
     """The result for a problem without any plan, with the limits that bind."""
     return Result(
         status=Status.INFEASIBLE,
@@ -77,6 +157,6 @@ def infeasible(
         solver=solver,
         seed=limits.seed,
         wall_s=clock.wall_s(),
-        versions={"arachne-opt": __version__},
+        versions=_versions(solver),
         binding=binding,
     )

@@ -10,13 +10,16 @@ from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.errors import InputError
 from arachne_opt.solvers.base import CascadeSolver, Limits, ProgressCallback, Result, StopCheck
+from arachne_opt.solvers.baselines.dynamic_cp import dynamic_cp
 from arachne_opt.solvers.baselines.flex_sp import flex_sp
+from arachne_opt.solvers.baselines.flex_sp_milp import flex_sp_milp
+from arachne_opt.solvers.baselines.knapformer import knapformer
 from arachne_opt.solvers.baselines.uniform import (
     best_uniform,
     bucketed_data_parallel,
     megatron_uniform,
 )
-from arachne_opt.solvers.portfolio import solve_cascade
+from arachne_opt.solvers.portfolio import solve_by_list, solve_cascade, solve_exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,15 @@ def _by_rule(rule: Callable[[CascadeProblem, Limits], Result]) -> Callable[..., 
 
 _SOLVERS: dict[str, Callable[..., Result]] = {
     "portfolio": solve_cascade,
+    "list": solve_by_list,
+    "cpsat": solve_exactly,
     "megatron-uniform": _by_rule(megatron_uniform),
     "bucketed-dp": _by_rule(bucketed_data_parallel),
     "best-uniform": _by_rule(best_uniform),
     "flex-sp": _by_rule(flex_sp),
+    "flex-sp-milp": _by_rule(flex_sp_milp),
+    "knapformer": _by_rule(knapformer),
+    "dynamic-cp": _by_rule(dynamic_cp),
 }
 
 

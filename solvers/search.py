@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import threading
-from collections.abc import Callable
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import NamedTuple
 
 from arachne_opt.solvers.aside import Aside
 from arachne_opt.solvers.base import Limits
-from arachne_opt.solvers.cascade.annealing import Annealer, Cooling
+from arachne_opt.solvers.cascade.annealing import Annealer, Cooling, Spent
 from arachne_opt.solvers.cascade.cpsat.solver import Effort
 from arachne_opt.solvers.cascade.decoder import ONE_NODE, FastDecoder, State
 from arachne_opt.solvers.cascade.digest import Digest, Mode
 from arachne_opt.solvers.cascade.neighbourhood import Neighbourhood
+from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.proof import Proof, prove
 from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.clock import Clock
@@ -33,6 +35,33 @@ _PROOF_SHARE = 0.3
 # Placed tasks of annealing that count as one unit of deterministic work.
 _PLACED_PER_UNIT = 800_000
 
+# From here on the problem is cut into pods. Their time: first annealing of all as a share of the
+# limit, then units per trial of 8 tasks; every so many trials a merger; degrees for a deadline of
+# the bound times the target.
+_LARGE_NODES, _LARGE_CASCADES = 10, 14
+_POD_SHARE, _POD_TRIAL, _MERGE_SHARE, _POD_TARGET = 0.2, 0.03, 0.1, 1.03
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a search may use, for comparisons without one of them.
+
+    Args:
+        lists: list schedules as starts beside a given plan.
+        proofs: the ladder of pooled CP-SAT bounds; its solutions are starts too.
+        annealing: annealing over decoded states.
+        neighbourhoods: exact neighbourhoods by CP-SAT.
+        pods: decomposition of large problems.
+        area_cut: the redundant area cut of the pooled model.
+    """
+
+    lists: bool = True
+    proofs: bool = True
+    annealing: bool = True
+    neighbourhoods: bool = True
+    pods: bool = True
+    area_cut: bool = True
+
 
 class _Found(NamedTuple):
     """News from the other thread."""
@@ -45,7 +74,10 @@ class _Found(NamedTuple):
 class Search:
     """Improves an incumbent until the clock, the gap or the user ends it."""
 
-    def __init__(self, digest: Digest, best: Incumbent, clock: Clock, limits: Limits) -> None:
+    def __init__(
+        self, digest: Digest, best: Incumbent, clock: Clock, limits: Limits, parts: Parts
+    ) -> None:
+        self._parts = parts
         self._digest = digest
         self._best = best
         self._clock = clock
@@ -55,6 +87,8 @@ class Search:
         self._starts: list[State] = []
         self._annealer = Annealer(self._decoder, limits.seed, self._take_annealed)
         self._neighbourhood = Neighbourhood(self._decoder, limits.seed)
+        wide = len(digest.nodes) >= _LARGE_NODES and len(digest.cascades) >= _LARGE_CASCADES
+        self._large = wide and parts.pods
 
     def run(self) -> None:
         """Searches; the incumbent holds what was found."""
@@ -65,7 +99,10 @@ class Search:
             return
         aside = Aside(self._prove_then_improve)
         try:
-            self._anneal(1.0)
+            if self._large:
+                self._by_pods()
+            if self._parts.annealing:
+                self._anneal(1.0)
             aside.wait(self._over)
         finally:
             aside.finish()
@@ -101,8 +138,10 @@ class Search:
         )
 
     def _prove_then_improve(self, stop: threading.Event) -> None:
-        self._prove(stop, self._limits.time_limit_s)
-        while not stop.is_set():
+        if self._parts.proofs:
+            self._prove(stop, self._limits.time_limit_s)
+        # On large problems one neighbourhood is too small to matter.
+        while self._parts.neighbourhoods and not self._large and not stop.is_set():
             self._improve(stop)
 
     def _prove(self, stop: threading.Event, most_s: float) -> None:
@@ -110,8 +149,9 @@ class Search:
         steps = prove(
             self._digest,
             self._best.bound_us,
-            lambda: self._makespan_us(),
+            self._makespan_us,
             lambda: self._effort(stop, most_s),
+            area_cut=self._parts.area_cut,
         )
         for proof in steps:
             self._clock.spend(proof.work)
@@ -141,13 +181,35 @@ class Search:
 
     # ------------------------------------------------------------------ main: annealing
 
+    def _by_pods(self) -> None:
+        """Decomposition until the end: pods first, then trades and mergers between them."""
+        limit = self._limits.time_limit_s
+        tasks = len(self._digest.tasks)
+        chance = random.Random(self._limits.seed)
+        pods = Pods(self._digest, round(self._best.bound_us * _POD_TARGET), self._limits.seed)
+        pods.start(lambda count: self._spent(_POD_SHARE * limit * count / tasks))
+        self._best.offer(pods.schedule(), "pods")
+        begin = self._spent_squared
+        while not self._over() and len(pods.pods) > 1:
+            step = pods.merge if chance.random() < _MERGE_SHARE else pods.trade
+            if step(begin) and not self._clock.stopped():
+                self._best.offer(pods.schedule(), "pods")
+
+    def _spent_squared(self, tasks: int) -> Spent:
+        """Annealing of a pod: longer by the square of its tasks."""
+        return self._spent(_POD_TRIAL * (0.1 + (tasks / 8) ** 2))
+
     def _in_turn(self) -> None:
         """The same parts one after the other, for one worker or equal results."""
-        limit = self._limits.time_limit_s
-        Aside(lambda stop: self._prove(stop, _PROOF_SHARE * limit)).wait(self._over)
-        while not self._over():
-            self._anneal(0.25)
-            if not self._over():
+        parts, limit = self._parts, self._limits.time_limit_s
+        if parts.proofs:
+            Aside(lambda stop: self._prove(stop, _PROOF_SHARE * limit)).wait(self._over)
+        if self._large:
+            self._by_pods()
+        while (parts.annealing or parts.neighbourhoods) and not self._over():
+            if parts.annealing:
+                self._anneal(0.25)
+            if parts.neighbourhoods and not self._over():
                 Aside(self._improve).wait(self._over)
 
     def _anneal(self, share: float) -> None:
@@ -171,13 +233,10 @@ class Search:
         assert self._best.schedule is not None
         return self._decoder.state_of(self._best.schedule)
 
-    def _spent(self, length: float) -> Callable[[], float]:
-        begin, states = self._clock.elapsed(), self._annealer.states
+    def _spent(self, length: float) -> Spent:
+        begin = self._clock.elapsed()
 
-        def spent() -> float:
-            nonlocal states
-            placed = (self._annealer.states - states) * len(self._digest.tasks)
-            states = self._annealer.states
+        def spent(placed: int) -> float:
             self._clock.spend(placed / _PLACED_PER_UNIT)
             return 1.0 if self._over() else (self._clock.elapsed() - begin) / length
 

@@ -23,6 +23,9 @@ _STRIDE = 512
 # Exact placements tried per makespan that only the decoder believes in.
 _TRIES = 3
 
+# Takes the number of tasks placed since the last call, tells the share of the round that is over.
+Spent = Callable[[int], float]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cooling:
@@ -59,14 +62,13 @@ class Annealer:
         self._last = [t.index for t in tasks if not t.successors]
         self._free_modes = [i for i, lines in enumerate(decoder.modes) if len(lines) > 1]
         self._stride = max(1, _STRIDE // len(tasks))
-        self.states = 0
 
     def note_best(self, makespan_us: int) -> None:
         """Schedules that are not shorter than this are not offered."""
         self._best_us = min(self._best_us, makespan_us)
 
-    def round(self, state: State, cooling: Cooling, spent: Callable[[], float]) -> State:
-        """The best state seen from a start; ``spent`` tells the share of the round that is over."""
+    def round(self, state: State, cooling: Cooling, spent: Spent) -> State:
+        """The best state seen from a start."""
         cost, where_cost = self._cost(state)
         best, best_cost = state, cost
         share = 0.0
@@ -80,12 +82,11 @@ class Annealer:
                     state, cost = other, other_cost
                     if cost < best_cost:
                         best, best_cost = state, cost
-            share = spent()
+            share = spent(self._stride * len(state.order))
         return best
 
     def _cost(self, state: State) -> tuple[float, int]:
         ends, where = self._decoder.decode(state)
-        self.states += 1
         makespan = max(ends)
         if makespan < self._best_us and self._tried.get(makespan, 0) < _TRIES:
             self._tried[makespan] = self._tried.get(makespan, 0) + 1

@@ -39,6 +39,8 @@ def prove(
     bound_us: int,
     incumbent_us: Callable[[], int],
     effort: Callable[[], Effort],
+    *,
+    area_cut: bool = True,
 ) -> Iterator[Proof]:
     """Rising bounds, each valid for every plan that is shorter than the incumbent of its time.
 
@@ -51,7 +53,8 @@ def prove(
         if most < least:
             continue
         choices = pooled_choices(digest, unit_us)
-        answer = run(pooled_model(digest, choices, unit_us, least, most), effort())
+        model = pooled_model(digest, choices, unit_us, least, most, area_cut=area_cut)
+        answer = run(model, effort())
         bound_us = max(bound_us, min(answer.bound * unit_us, target_us))
         yield _proof(choices, answer, bound_us)
         if not answer.done or bound_us >= target_us:

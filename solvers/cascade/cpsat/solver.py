@@ -60,14 +60,21 @@ class Effort:
 
 
 def pooled_model(
-    digest: Digest, choices: Choices, unit_us: int, least: int, most: int
+    digest: Digest,
+    choices: Choices,
+    unit_us: int,
+    least: int,
+    most: int,
+    *,
+    area_cut: bool = True,
 ) -> Variables:
     """The relaxation that ignores nodes: one capacity per device type."""
     v = make_variables(digest, choices, unit_us, least, most)
     add_one_choice(v)
     add_precedence(v)
     add_type_capacity(v)
-    add_area_cut(v)
+    if area_cut:
+        add_area_cut(v)
     add_chain_cut(v)
     add_equal_cascade_order(v)
     minimise_makespan(v)
