@@ -24,6 +24,58 @@ def neighbour_groups(digest: Digest, degree: int) -> list[Group]:
     return groups
 
 
+def seat(digest: Digest, sizes: Sequence[int]) -> list[Group] | None:
+    """A group for each size, in the order of the sizes; None where the devices do not suffice.
+
+    For rules that name sizes but no devices, on one device type. Widest first, each on the fullest
+    node that holds it, else on the first free devices: the mildest penalties that are easy to get.
+    """
+    if sum(sizes) > digest.device_count:
+        return None
+    free = [list(node.devices) for node in digest.nodes]
+    groups: list[Group] = [()] * len(sizes)
+    for index in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        size = sizes[index]
+        roomy = [row for row in free if len(row) >= size]
+        if roomy:
+            row = min(roomy, key=len)
+            groups[index] = tuple(row[:size])
+            del row[:size]
+            continue
+        taken: list[int] = []
+        for row in free:
+            part = row[: size - len(taken)]
+            del row[: len(part)]
+            taken += part
+        groups[index] = tuple(taken)
+    return groups
+
+
+def exact_runs(digest: Digest, cascade: int, group: Group) -> list[Run] | None:
+    """The tasks of a cascade on a group; None where its last task lacks the group's degree."""
+    runs = runs_on(digest, cascade, group)
+    return runs if runs is not None and len(runs[-1][1]) == len(group) else None
+
+
+def times_us(digest: Digest, cascade: int) -> dict[int, int]:
+    """Time of a cascade on one node by degree of its last task, earlier ones at most as wide.
+
+    On one device type; tasks follow one another.
+    """
+    row = digest.cascades[cascade]
+    times: dict[int, int] = {}
+    for last in digest.tasks[row[-1]].modes:
+        widths = [widest(digest.tasks[task], 0, last.degree) for task in row]
+        modes = [
+            digest.tasks[task].mode(width, 0)
+            for task, width in zip(row, widths, strict=True)
+            if width is not None
+        ]
+        if len(modes) == len(row):
+            times[last.degree] = sum(mode.duration_us for mode in modes if mode is not None)
+    return times
+
+
 def runs_on(digest: Digest, cascade: int, group: Group) -> list[Run] | None:
     """The tasks of a cascade, one after the other on a group; None where one cannot run there.
 
