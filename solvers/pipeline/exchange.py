@@ -49,6 +49,17 @@ class Exchange:
             worst = max(worst, float(table[first, end]))
         return worst
 
+    def own_across_s(self, column: Column, pipelines: int) -> float:
+        """Exchange of a column's stages across pipelines if all others had its types."""
+        return max(
+            float(self._link(k._replace(ep=b.kind.ep), k, pipelines)[first, end])
+            for option, first, end in zip(
+                column.options, column.cuts, column.cuts[1:], strict=False
+            )
+            for b in option.blocks
+            for k in [_port(b.kind)]
+        )
+
     def across_table(self, kinds: Sequence[ReplicaKind], pipelines: int) -> Floats:
         """Exchange of a stage [first, end] across pipelines over the slowest link there may be."""
         ports = list(dict.fromkeys(_port(k) for k in kinds))

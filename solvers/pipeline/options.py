@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,14 @@ class StageOption:
         return [b.kind for b in self.blocks for _ in range(b.count)]
 
 
+class Atom(NamedTuple):
+    """What all replicas of a stage of one kind do."""
+
+    kind: ReplicaKind
+    microbatch: int
+    recompute: bool
+
+
 class Space:
     """Device limits of a problem, and which kinds and micro-batches there are.
 
@@ -55,10 +64,15 @@ class Space:
         self.limits: Ints = np.array([self._room(place, width) for place, width in rows])
 
     @cached_property
-    def atoms(self) -> tuple[tuple[ReplicaKind, int], ...]:
-        """All pairs of a kind and a micro-batch."""
-        kinds = self.costs.kinds
-        return tuple((k, m) for k in kinds for m in self.costs.microbatches(k))
+    def atoms(self) -> tuple[Atom, ...]:
+        """All kinds with their micro-batches, and with recomputation where it is allowed."""
+        modes = (False, True) if self.problem.options.recomputation else (False,)
+        return tuple(
+            Atom(k, m, recompute)
+            for k in self.costs.kinds
+            for m in self.costs.microbatches(k)
+            for recompute in modes
+        )
 
     @property
     def in_stages(self) -> int:
@@ -90,22 +104,21 @@ class Space:
     def options(self, batch: int) -> list[StageOption]:
         """All options of stages when a micro-batch has ``batch`` samples over all replicas."""
         found = []
-        for kind, m in self.atoms:
+        for kind, m, recompute in self.atoms:
             count, rest = divmod(batch, m)
             if rest == 0 and count % kind.ep == 0:
                 blocks = (ReplicaBlock(kind=kind, count=count),)
                 if (self.usage(blocks) <= self.limits).all():
-                    found.append(StageOption(blocks, m))
-        found += self._mixed(batch)
-        if self.problem.options.recomputation:
-            found += [StageOption(o.blocks, o.microbatch, recompute=True) for o in found]
-        return found
+                    found.append(StageOption(blocks, m, recompute))
+        return [*found, *self._mixed(batch)]
 
     def _mixed(self, batch: int) -> Iterator[StageOption]:
         """Options of two types with the micro-batch, at splits that fill one of the types."""
-        dense = [(k, m) for k, m in self.atoms if k.ep == 1 and batch % m == 0]
-        for (a, m), (b, n) in combinations(dense, 2):
-            if m != n or self.place_of(a) == self.place_of(b) or not self._alike(a, b, m):
+        dense = [a for a in self.atoms if a.kind.ep == 1 and batch % a.microbatch == 0]
+        for (a, m, recompute), (b, *mode) in combinations(dense, 2):
+            if mode != [m, recompute] or self.place_of(a) == self.place_of(b):
+                continue
+            if not self._alike(a, b, m):
                 continue
             count = batch // m
             for split in self._splits(a, b, count):
@@ -114,7 +127,7 @@ class Space:
                     ReplicaBlock(kind=b, count=count - split),
                 )
                 if (self.usage(blocks) <= self.limits).all():
-                    yield StageOption(blocks, m)
+                    yield StageOption(blocks, m, recompute)
 
     def _alike(self, a: ReplicaKind, b: ReplicaKind, m: int) -> bool:
         slow, fast = sorted(float(self.costs.work_prefix_s(k, m)[-1]) for k in (a, b))[::-1]

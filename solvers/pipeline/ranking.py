@@ -20,6 +20,7 @@ from arachne_opt.solvers.pipeline.options import Space, node_width
 _MESSAGE_BYTES = 50e6  # a usual share of a gradient ring, to read its bandwidth
 _MOST_BLOCKS = 3
 _SPLIT_ROW = 0.3
+_FEW_ATOMS = 6
 _PER_DEVICES = 2
 _TRIPLE_STAGES = 8  # stages of a block where three types take part
 
@@ -71,14 +72,19 @@ class Ranking:
         costs, rows = space.costs, space.costs.row_count
         atoms = space.atoms
         self.rows = rows
-        self.place = np.array([space.place_of(k) for k, _ in atoms])
-        self.tp = np.array([k.tp for k, _ in atoms])
-        self.ep = np.array([k.ep for k, _ in atoms])
-        self.microbatch = np.array([m for _, m in atoms])
-        self.row_s = np.array([float(costs.work_prefix_s(k, m)[-1]) / rows for k, m in atoms])
-        self.send_s = np.array([self._send_s(k, m) for k, m in atoms])
-        self.sync_row_s = np.array([self._sync_row_s(k) for k, _ in atoms])
-        self.room = np.array([_room(space, k) for k, _ in atoms])
+        self.place = np.array([space.place_of(a.kind) for a in atoms])
+        self.tp = np.array([a.kind.tp for a in atoms])
+        self.ep = np.array([a.kind.ep for a in atoms])
+        self.microbatch = np.array([a.microbatch for a in atoms])
+        self.row_s = np.array(
+            [
+                float(costs.work_prefix_s(k, m, recompute=recompute)[-1]) / rows
+                for k, m, recompute in atoms
+            ]
+        )
+        self.send_s = np.array([self._send_s(a.kind, a.microbatch) for a in atoms])
+        self.sync_row_s = np.array([self._sync_row_s(a.kind) for a in atoms])
+        self.room = np.array([_room(space, a.kind) for a in atoms])
         self.capacity = self._capacities()
 
     def batches(self, samples: int) -> list[int]:
@@ -112,7 +118,7 @@ class Ranking:
         places = [p for p in range(len(limits)) if fits[self.place == p].any()]
         for size in range(1, min(len(places), _MOST_BLOCKS) + 1):
             for order in permutations(places, size):
-                atoms = [np.flatnonzero(fits & (self.place == p)) for p in order]
+                atoms = [self._useful(np.flatnonzero(fits & (self.place == p))) for p in order]
                 found.append(self._of_order(batch, limits, order, atoms))
         return _merged(batch, found, len(limits))
 
@@ -133,6 +139,19 @@ class Ranking:
         used[:, list(order)] = count * self.tp[atom] * stages
         blocks = np.stack([atom, stages], axis=2)
         return Ranked(batch, blocks, load, total, sync, rows_of.max(axis=1, initial=0), used)
+
+    def _useful(self, atoms: Ints) -> Ints:
+        """Atoms of one place that no other one is better than in every respect."""
+        if len(atoms) <= _FEW_ATOMS:
+            return atoms
+        devices = self.tp[atoms] / self.microbatch[atoms]  # the same batch for all
+        least = np.stack([devices, self.row_s[atoms], self.sync_row_s[atoms]], axis=1)
+        most = self.capacity[atoms]
+        as_good = (least[:, None] <= least[None]).all(axis=2)
+        as_good &= (most[:, None] >= most[None]).all(axis=2)
+        better = as_good & ~(as_good.T & (np.arange(len(atoms))[:, None] > np.arange(len(atoms))))
+        np.fill_diagonal(better, val=False)
+        return atoms[~better.any(axis=0)]
 
     def _grid(
         self, batch: int, limits: Ints, order: tuple[int, ...], atoms: list[Ints]
@@ -180,11 +199,12 @@ class Ranking:
         space = self.space
         shape = (len(space.atoms), space.in_stages + 1)
         found = np.zeros(shape, dtype=np.int64)
-        recompute = space.problem.options.recomputation
+        zero1 = space.problem.options.zero1
         middle = min(1, self.rows - 1)
-        for a, (kind, m) in enumerate(space.atoms):
+        for a, (kind, m, recompute) in enumerate(space.atoms):
+            shards = max(1, int(self.room[a] // kind.tp // 2)) if zero1 else 1
             for k in range(1, shape[1]):
-                ends = space.costs.furthest_end(kind, m, k, recompute=recompute)
+                ends = space.costs.furthest_end(kind, m, k, shards=shards, recompute=recompute)
                 found[a, k] = ends[middle] - middle
                 if found[a, k] <= 0:
                     break

@@ -19,8 +19,6 @@ _TEMPLATES = 60  # of each batch
 _BATCHES = 10  # that get exact divisions
 _CLIMBED = 5  # that are climbed from
 _WORSE = 1.2  # a batch whose estimate is that much worse than the best plan is left out
-_PART_TEMPLATES = 20
-_PART_BATCHES = 3
 _HOPED = 1.4  # first only plans within this multiple of the estimate are looked for
 _ALL_PAIRS = 40  # up to so many options all templates of one and two stages are tried
 
@@ -72,32 +70,8 @@ def climb(bench: Workbench, start: Start, limits: Ints, over: Callable[[], bool]
     return start if found is start.found else Start(search, found)
 
 
-def replanned(
-    bench: Workbench, samples: int, limits: Ints, pipelines: int, over: Callable[[], bool]
-) -> Iterator[Column]:
-    """Columns for part of the devices and of the samples, of the best batches by estimate."""
-    places = np.minimum(bench.place_limits, limits[bench.space.device_rows()])
-    ranked = []
-    for batch in bench.part_batches:
-        rounds = max(1, samples // batch)
-        some = bench.ranking.rank(batch, rounds, places, _PART_TEMPLATES)
-        if len(some.load_s):
-            ranked.append(
-                (float(some.estimate_s(rounds)[0]) * samples / rounds / batch, some, rounds)
-            )
-    ranked.sort(key=lambda entry: (entry[0], entry[1].batch))
-    for _, some, rounds in ranked[:_PART_BATCHES]:
-        if over():
-            return
-        start = _start(bench, some, rounds, limits, pipelines)
-        if start is not None:
-            yield column(climb(bench, start, limits, over))
-
-
-def _start(
-    bench: Workbench, ranked: Ranked, rounds: int, limits: Ints, pipelines: int = 1
-) -> Start | None:
-    tables = bench.tables(ranked.batch, pipelines)
+def _start(bench: Workbench, ranked: Ranked, rounds: int, limits: Ints) -> Start | None:
+    tables = bench.tables(ranked.batch)
     search = TemplateSearch(tables, rounds, limits)
     templates = list(expand(ranked, bench.option_of_atom(tables)))
     count = range(len(tables.options))

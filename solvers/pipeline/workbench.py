@@ -14,7 +14,7 @@ from arachne_opt.pipeline.plan import PipelinePlan
 from arachne_opt.pipeline.problem import PipelineProblem
 from arachne_opt.solvers.pipeline.columns import Column
 from arachne_opt.solvers.pipeline.exchange import Exchange
-from arachne_opt.solvers.pipeline.options import Space, StageOption, node_width
+from arachne_opt.solvers.pipeline.options import Atom, Space, StageOption, node_width
 from arachne_opt.solvers.pipeline.ranking import Ranking
 from arachne_opt.solvers.pipeline.shares import covering_counts, exact_counts
 from arachne_opt.solvers.pipeline.tables import BatchTables
@@ -49,7 +49,7 @@ class Workbench:
     @cached_property
     def part_batches(self) -> tuple[int, ...]:
         """Batches of pipelines that share the samples with others."""
-        microbatches = [m for _, m in self.space.atoms]
+        microbatches = [a.microbatch for a in self.space.atoms]
         devices = max(self.place_limits.tolist(), default=0)
         most = min(devices * max(microbatches, default=0), self.problem.global_batch) // 2
         odd = {o << shift for o in _ODD for shift in range(most.bit_length())}
@@ -75,9 +75,7 @@ class Workbench:
         found = np.full(len(number), -1)
         for o, option in enumerate(tables.options):
             if len(option.blocks) == 1:
-                atom = number[option.blocks[0].kind, option.microbatch]
-                # Where activations may be rebuilt the estimates are those of rebuilding.
-                found[atom] = o
+                found[number[Atom(option.blocks[0].kind, option.microbatch, option.recompute)]] = o
         return found
 
     def candidate(self, columns: Sequence[Column], source: str) -> Candidate | None:
@@ -94,15 +92,11 @@ class Workbench:
             return None
         slowest = max(c.seconds(n) for c, n in zip(columns, counts, strict=True))
         total = slowest + self.exchange.seconds(columns)
-        order = sorted(range(len(columns)), key=lambda i: self._weight(columns[i]), reverse=True)
+        # The published price looks at the first of the longest pipelines only.
+        weights = [(len(c.options), self.exchange.own_across_s(c, len(columns))) for c in columns]
+        order = sorted(range(len(columns)), key=weights.__getitem__, reverse=True)
         ordered = tuple(columns[i] for i in order)
         return Candidate(ordered, tuple(counts[i] for i in order), total, source)
-
-    def _weight(self, column: Column) -> tuple[int, float]:
-        """The published price looks at the first of the longest pipelines: the heaviest."""
-        spans = zip(column.cuts, column.cuts[1:], strict=False)
-        sizes = self.problem.model.parameter_bytes
-        return len(column.options), max(float(sum(sizes[a:b])) for a, b in spans)
 
     def packs(self, columns: Sequence[Column]) -> bool:
         """Whether all groups find nodes; the limits alone do not tell for all widths."""

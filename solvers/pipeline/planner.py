@@ -1,0 +1,159 @@
+"""The pipeline planner: plans of one pipeline, then of several, all on one clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from arachne_opt import __version__
+from arachne_opt.costs.pipeline.base import PipelineCosts
+from arachne_opt.pipeline.placement import place
+from arachne_opt.pipeline.plan import PipelinePlan
+from arachne_opt.pipeline.problem import PipelineProblem
+from arachne_opt.solvers.base import Limits, Status, StopCheck
+from arachne_opt.solvers.clock import Clock
+from arachne_opt.solvers.pipeline.base import PipelineCallback, PipelineResult
+from arachne_opt.solvers.pipeline.bounds import WorkBound
+from arachne_opt.solvers.pipeline.combine import Combiner, improved
+from arachne_opt.solvers.pipeline.feasibility import binding_limits
+from arachne_opt.solvers.pipeline.incumbent import PipelineIncumbent
+from arachne_opt.solvers.pipeline.pool import column_pool
+from arachne_opt.solvers.pipeline.singles import singles
+from arachne_opt.solvers.pipeline.start import usable
+from arachne_opt.solvers.pipeline.workbench import Workbench
+
+_NAME = "portfolio"
+# Work of a phase in the units of a deterministic limit, which stand for seconds.
+_PHASE_UNITS = 0.5
+
+
+def solve_pipeline(
+    problem: PipelineProblem,
+    costs: PipelineCosts,
+    limits: Limits,
+    *,
+    on_progress: PipelineCallback | None = None,
+    should_stop: StopCheck | None = None,
+    start_plan: PipelinePlan | None = None,
+) -> PipelineResult:
+    """The best plan found within the limits, with the work bound."""
+    clock = Clock(limits, should_stop)
+    bench = Workbench(problem, costs)
+    binding = binding_limits(bench)
+    if binding:
+        return infeasible(problem, limits, clock, _NAME, binding)
+    bound = WorkBound(bench.space)
+    bound_s = bound.seconds(problem.global_batch)
+    best = PipelineIncumbent(bench, clock, bound_s, on_progress)
+    if start_plan is not None:
+        plan = usable(bench, start_plan)
+        if plan is not None:
+            best.offer_plan(plan, "start plan")
+    columns = search(bench, bound, best, clock.over, limits.gap, clock.spend)
+    return finish(bench, best, limits, clock, bound_s, _NAME, columns=columns)
+
+
+def search(
+    bench: Workbench,
+    bound: WorkBound,
+    best: PipelineIncumbent,
+    over: Callable[[], bool],
+    gap: float,
+    spend: Callable[[float], None],
+) -> int:
+    """Runs all phases; says how many columns were considered for plans of several pipelines."""
+    enough_s = bound.seconds(bench.problem.global_batch) * (1 + gap)
+
+    def done() -> bool:
+        return over() or best.seconds <= enough_s
+
+    found = []
+    for column in singles(bench, done):
+        found.append(column)
+        candidate = bench.candidate((column,), "one pipeline")
+        if candidate is not None:
+            best.offer(candidate)
+    spend(_PHASE_UNITS)
+    most = bench.problem.options.max_pipelines
+    if done() or most == 1:
+        return len(found)
+    hoped_s = best.seconds if math.isfinite(best.seconds) else _alone_s(found, bench)
+    pool = [*column_pool(bench, bound, hoped_s), *found]
+    Combiner(bench, bound, pool, lambda: min(best.seconds, hoped_s), best.offer, done).run()
+    spend(_PHASE_UNITS)
+    _polish(bench, best, done)
+    return len(pool)
+
+
+def _polish(bench: Workbench, best: PipelineIncumbent, over: Callable[[], bool]) -> None:
+    """Changes one pipeline after the other while that helps."""
+    again = True
+    while again and not over():
+        again = False
+        candidate = best.kept.candidate if best.kept else None
+        if candidate is None or len(candidate.columns) < 2:
+            return
+        for columns in improved(bench, candidate, over):
+            changed = bench.candidate(columns, "one pipeline of several")
+            if changed is not None and best.offer(changed):
+                again = True
+                break
+
+
+def _alone_s(columns: list, bench: Workbench) -> float:
+    """Time to hope for where no single pipeline is a plan, say for want of a batch that divides."""
+    rounds = [(c, -(-bench.problem.global_batch // c.batch)) for c in columns]
+    times = [c.seconds(n) + bench.exchange.seconds((c,)) for c, n in rounds]
+    return min(times, default=math.inf)
+
+
+def finish(
+    bench: Workbench,
+    best: PipelineIncumbent,
+    limits: Limits,
+    clock: Clock,
+    bound_s: float,
+    solver: str,
+    *,
+    columns: int = 0,
+    column_bound_s: float | None = None,
+) -> PipelineResult:
+    """The result of a search that has ended."""
+    kept = best.kept
+    status = Status.NO_PLAN
+    if kept is not None:
+        status = Status.OPTIMAL if kept.iteration_s <= bound_s * (1 + 1e-9) else Status.FEASIBLE
+    return PipelineResult(
+        status=status,
+        plan=place(bench.problem, kept.plan) if kept else None,
+        iteration_s=kept.iteration_s if kept else None,
+        cautious_s=kept.cautious_s if kept else None,
+        bound_s=min(bound_s, kept.iteration_s) if kept else bound_s,
+        column_bound_s=column_bound_s,
+        columns=columns,
+        solver=solver,
+        seed=limits.seed,
+        wall_s=clock.wall_s(),
+        versions={"arachne-opt": __version__},
+        history=tuple(best.history),
+        interrupted=clock.interrupted,
+    )
+
+
+def infeasible(
+    problem: PipelineProblem, limits: Limits, clock: Clock, solver: str, binding: tuple[str, ...]
+) -> PipelineResult:
+    """The result for a problem without any plan, with the limits that bind."""
+    assert binding, problem.name
+    return PipelineResult(
+        status=Status.INFEASIBLE,
+        plan=None,
+        iteration_s=None,
+        cautious_s=None,
+        bound_s=0.0,
+        solver=solver,
+        seed=limits.seed,
+        wall_s=clock.wall_s(),
+        versions={"arachne-opt": __version__},
+        binding=binding,
+    )
