@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# Exit codes of commands that end without an error of ours.
+OUTSIDE_GAP = 4
+INTERRUPTED = 130
+
 
 class ArachneError(Exception):
     """Base of every error that a user can meet; says what, where and what to try.

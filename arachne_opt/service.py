@@ -166,7 +166,7 @@ class PlanService:
         begin = time.perf_counter()
         record = self._store.find_plan(fingerprint)
         lookup_s = time.perf_counter() - begin
-        if record is None or not _content(record, limits, method):
+        if record is None or not content(record, limits, method):
             return None
         batching = batching_of_ids(c.id for c in problem_from_json(record.problem).cascades)
         chosen = problem.placement_problem(batching)
@@ -188,7 +188,7 @@ class PlanService:
         begin = time.perf_counter()
         record = self._store.find_plan(fingerprint)
         lookup_s = time.perf_counter() - begin
-        if record is None or not _content(record, limits, solver):
+        if record is None or not content(record, limits, solver):
             return None
         plan = plan_of_record(record, problem)
         verify(problem, plan, record.objective_us)
@@ -241,7 +241,8 @@ def plan_of_record(record: PlanRecord, problem: CascadeProblem | None = None) ->
     return from_canonical(to_canonical(plan, asked), problem)
 
 
-def _content(record: PlanRecord, limits: Limits, solver: str) -> bool:
+def content(record: PlanRecord, limits: Limits, solver: str) -> bool:
+    """Whether a kept plan is good enough for a request."""
     if record.status == Status.OPTIMAL or (record.gap is not None and record.gap <= limits.gap):
         return True
     return record.solver == solver and record.time_limit_s >= limits.time_limit_s

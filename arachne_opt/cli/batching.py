@@ -9,16 +9,10 @@ from typing import Any
 
 import click
 
+from arachne_opt.cli.options import limits_of
 from arachne_opt.cli.output import emit_json, emit_table, percent
 from arachne_opt.cli.progress import ProgressLine, catch_interrupts, search_text
-from arachne_opt.cli.solve import (
-    INTERRUPTED,
-    OUTSIDE_GAP,
-    PlanFile,
-    Session,
-    answer_json,
-    limits_of,
-)
+from arachne_opt.cli.solve import PlanFile, Session, answer_json
 from arachne_opt.cli.sources import (
     GroupingOptions,
     build_problems,
@@ -30,6 +24,7 @@ from arachne_opt.cluster import Cluster
 from arachne_opt.cluster_file import read_cluster
 from arachne_opt.costs.base import CostModel
 from arachne_opt.costs.batching import build_batching_problem
+from arachne_opt.errors import INTERRUPTED, OUTSIDE_GAP
 from arachne_opt.service import DEFAULT_SOLVER, Answer, BatchingAnswer, PlanService
 from arachne_opt.settings import database_url
 from arachne_opt.solvers.base import Progress

@@ -10,9 +10,8 @@ import click
 
 from arachne_opt import __version__
 from arachne_opt.cli.lazy import LazyGroup
-from arachne_opt.errors import ArachneError
+from arachne_opt.errors import INTERRUPTED, ArachneError
 
-INTERRUPTED = 130
 UNEXPECTED = 1
 
 TABLE = {
@@ -23,6 +22,7 @@ TABLE = {
     "plans": ("arachne_opt.cli.plans:plans", "List, show, export and delete stored plans."),
     "runs": ("arachne_opt.cli.runs:runs", "List and show replays."),
     "simulate": ("arachne_opt.cli.simulate:simulate", "Replay a plan as events; draw it."),
+    "bench": ("arachne_opt.cli.bench:bench", "Compare with peers on public instances."),
     "train": ("arachne_opt.cli.train:train", "Replay plans with torch and train a model."),
     "demo": ("arachne_opt.cli.demo:demo", "Run the whole road on this machine."),
     "db": ("arachne_opt.cli.database:database", "Look after the plan database."),

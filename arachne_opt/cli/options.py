@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from arachne_opt.solvers.base import Limits
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -77,6 +79,17 @@ def group_option(command: Command) -> Command:
         show_default=True,
         help="Micro-batches by bucket, or chosen anew for each iteration with their placement.",
     )(command)
+
+
+def limits_of(options: dict[str, Any]) -> Limits:
+    """The limits that ``limit_options`` read."""
+    return Limits(
+        time_limit_s=options["time_limit_s"],
+        gap=options["gap"] or 0.0,
+        seed=options["seed"],
+        workers=options["workers"],
+        deterministic=options["deterministic"],
+    )
 
 
 def workload_options(command: Command) -> Command:

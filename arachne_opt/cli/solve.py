@@ -20,9 +20,11 @@ from arachne_opt.cli.options import (
     format_option,
     group_option,
     limit_options,
+    limits_of,
     workload_options,
 )
 from arachne_opt.cli.output import emit_json, emit_table, percent
+from arachne_opt.cli.pipeline import pipeline
 from arachne_opt.cli.progress import Interrupts, ProgressLine, catch_interrupts, search_text
 from arachne_opt.cli.sources import (
     GroupingOptions,
@@ -31,19 +33,19 @@ from arachne_opt.cli.sources import (
     load_workload,
     parse_degrees,
 )
-from arachne_opt.errors import InputError
+from arachne_opt.errors import INTERRUPTED, OUTSIDE_GAP, InputError
 from arachne_opt.service import DEFAULT_SOLVER, Answer, PlanService
 from arachne_opt.settings import database_url
 from arachne_opt.solvers.base import Limits, Progress
 from arachne_opt.units import format_seconds
 
-OUTSIDE_GAP = 4
-INTERRUPTED = 130
-
 
 @click.group()
 def solve() -> None:
     """Plan iterations, with a proven gap."""
+
+
+solve.add_command(pipeline)
 
 
 @solve.command()
@@ -179,17 +181,6 @@ class PlanFile:
         """Keeps what was written, in case of an error too: the plans in it are whole."""
         self._file.close()
         os.replace(self._part, self._path)
-
-
-def limits_of(options: dict[str, Any]) -> Limits:
-    """The limits that ``limit_options`` read."""
-    return Limits(
-        time_limit_s=options["time_limit_s"],
-        gap=options["gap"] or 0.0,
-        seed=options["seed"],
-        workers=options["workers"],
-        deterministic=options["deterministic"],
-    )
 
 
 def _problems(options: dict[str, Any]) -> tuple[CascadeProblem, ...]:

@@ -19,11 +19,12 @@ from arachne_opt.cli.options import (
     format_option,
     group_option,
     limit_options,
+    limits_of,
     workload_options,
 )
 from arachne_opt.cli.output import emit_json, emit_table, write_whole
 from arachne_opt.cli.progress import ProgressLine
-from arachne_opt.cli.solve import Session, limits_of
+from arachne_opt.cli.solve import Session
 from arachne_opt.cli.sources import (
     GroupingOptions,
     build_problems,
@@ -32,7 +33,7 @@ from arachne_opt.cli.sources import (
     parse_degrees,
 )
 from arachne_opt.cluster_file import read_cluster
-from arachne_opt.errors import InputError
+from arachne_opt.errors import INTERRUPTED, InputError
 from arachne_opt.models import model_spec
 from arachne_opt.service import DEFAULT_SOLVER, Answer, PlanService, plan_of_record
 from arachne_opt.settings import database_url
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
     from arachne_opt.executor.job import ReplayIteration, ReplayJob
     from arachne_opt.executor.report import IterationReport, ReplayReport
-
-INTERRUPTED = 130
 
 
 @click.command()

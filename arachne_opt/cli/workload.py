@@ -19,14 +19,12 @@ from arachne_opt.cli.options import (
 )
 from arachne_opt.cli.output import emit_json, emit_table
 from arachne_opt.cli.sources import GroupingOptions, load_workload, refusals
+from arachne_opt.errors import INTERRUPTED
 from arachne_opt.settings import database_url
 from arachne_opt.workload import Clip, Workload
 
 if TYPE_CHECKING:
     from arachne_opt.grouping import Refusal
-
-
-INTERRUPTED = 130
 
 
 @click.group()

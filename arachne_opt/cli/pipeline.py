@@ -1,0 +1,195 @@
+"""``arachne solve pipeline``: choose pipelines for a mixed cluster."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from arachne_opt.cli.options import OUTPUT, database_option, format_option, limit_options, limits_of
+from arachne_opt.cli.output import emit_json, write_whole
+from arachne_opt.cli.progress import ProgressLine, catch_interrupts
+from arachne_opt.errors import INTERRUPTED, OUTSIDE_GAP
+from arachne_opt.settings import database_url
+from arachne_opt.units import format_seconds
+
+if TYPE_CHECKING:
+    from arachne_opt.db.store import PlanStore
+    from arachne_opt.pipeline.plan import PipelinePlan, Stage
+    from arachne_opt.pipeline.problem import PipelineProblem
+    from arachne_opt.pipeline_service import PipelineAnswer
+    from arachne_opt.solvers.pipeline.base import PipelineProgress
+
+
+@click.command()
+@click.option("--profiles", type=click.Path(exists=True, file_okay=False), required=True)
+@click.option("--scenario", metavar="FILE:ID", help="A task of a scenario file.")
+@click.option("--cluster", "pool", help="Devices: A100-40=32,V100-16=96 or A100-40=8+4+2+1.")
+@click.option("--gpus-per-node", default="4", show_default=True, help="One number, or by type.")
+@click.option("--model", help="Name of the model in the profiles.")
+@click.option("--global-batch", type=click.IntRange(min=1), help="Samples per iteration.")
+@click.option("--allow-excess", is_flag=True, help="Round micro-batches up where need be.")
+@click.option("--allow-estimates", is_flag=True, help="Estimate what was not measured.")
+@click.option("--recompute", is_flag=True, help="Stages may rebuild activations.")
+@click.option("--zero1", is_flag=True, help="Optimizer state may be sharded over replicas.")
+@click.option("--max-tp", type=click.IntRange(min=1), help="Widest tensor-parallel group.")
+@click.option("--solver", default="portfolio", show_default=True, help="Method by name.")
+@click.option("--no-cache", is_flag=True, help="Solve afresh even where a plan is stored.")
+@click.option("--out", type=OUTPUT, help="Write the plan to this file.")
+@limit_options
+@database_option
+@format_option
+def pipeline(**options: Any) -> int:  # noqa: ANN401
+    """Choose pipelines, stages, device types and degrees on a mixed cluster.
+
+    \b
+    Example:
+      arachne solve pipeline --profiles FOLDER --cluster A100-40=32,V100-16=96 \\
+        --gpus-per-node 4 --model OPT-350 --global-batch 1024
+    """
+    from arachne_opt.db.store import PlanStore
+
+    problem = _problem(options)
+    with PlanStore.open(database_url(options["db_url"])) as store:
+        answer = _plan(store, problem, options)
+    if options["out"]:
+        from arachne_opt.pipeline.plan_json import plan_to_json
+
+        write_whole(options["out"], json.dumps(plan_to_json(answer.plan), indent=1) + "\n")
+    _show(answer, options["form"])
+    if answer.result is not None and answer.result.interrupted:
+        return INTERRUPTED
+    gap, asked = answer.record.gap, options["gap"]
+    return OUTSIDE_GAP if asked is not None and (gap is None or gap > asked) else 0
+
+
+def _problem(options: dict[str, Any]) -> PipelineProblem:
+    from arachne_opt.pipeline.problem import PipelineOptions
+
+    choices = PipelineOptions(
+        allow_excess=options["allow_excess"],
+        recomputation=options["recompute"],
+        zero1=options["zero1"],
+        max_tp=options["max_tp"],
+    )
+    estimates, folder = options["allow_estimates"], Path(options["profiles"])
+    if options["scenario"] is not None:
+        from arachne_opt.importers.pipeline_scenarios import read_scenario
+        from arachne_opt.importers.scenario_problems import scenario_problem
+
+        scenario = read_scenario(options["scenario"])
+        return scenario_problem(
+            scenario, folder, model=options["model"], options=choices, allow_estimates=estimates
+        )
+    missing = [
+        flag
+        for flag, key in [
+            ("--cluster", "pool"),
+            ("--model", "model"),
+            ("--global-batch", "global_batch"),
+        ]
+        if options[key] is None
+    ]
+    if missing:
+        raise click.UsageError(f"name --scenario FILE:ID, or {', '.join(missing)}")
+    from arachne_opt.costs.pipeline.build import build_problem
+    from arachne_opt.importers.pipeline_profiles import read_profiles
+    from arachne_opt.pipeline.pool import parse_pool
+
+    return build_problem(
+        read_profiles(folder, options["model"]),
+        parse_pool(options["pool"], _per_node(options["gpus_per_node"])),
+        options["global_batch"],
+        options=choices,
+        allow_estimates=estimates,
+    )
+
+
+def _per_node(text: str) -> int | str:
+    return int(text) if text.isdigit() else text
+
+
+def _plan(store: PlanStore, problem: PipelineProblem, options: dict[str, Any]) -> PipelineAnswer:
+    from arachne_opt.pipeline_service import PipelineService
+
+    line, limits = ProgressLine(), limits_of(options)
+
+    def on_progress(progress: PipelineProgress) -> None:
+        bound = f"bound {progress.bound_s:.3f} s"
+        line.show(f"{problem.name}  {progress.iteration_s:.3f} s  {bound}  {progress.source}")
+
+    with catch_interrupts() as interrupts:
+        try:
+            return interrupts.run(
+                lambda: PipelineService(store).plan(
+                    problem,
+                    limits,
+                    solver=options["solver"],
+                    use_cache=not options["no_cache"],
+                    on_progress=on_progress,
+                    should_stop=interrupts.pressed,
+                )
+            )
+        finally:
+            line.clear()
+
+
+def answer_json(answer: PipelineAnswer) -> dict[str, Any]:
+    """An answer for programs."""
+    from arachne_opt.pipeline.plan_json import plan_to_json
+
+    record, price = answer.record, answer.verdict.price
+    return {
+        "id": record.id,
+        "name": record.name,
+        "fingerprint": record.fingerprint,
+        "status": record.status,
+        "iteration_s": price.iteration_s,
+        "cautious_s": price.cautious_s,
+        "simulated_s": answer.verdict.simulation.iteration_s,
+        "bound_s": record.bound_us / 1e6,
+        "gap": record.gap,
+        "solver": record.solver,
+        "seed": record.seed,
+        "wall_s": record.wall_s,
+        "cached": answer.cached,
+        "lookup_s": answer.lookup_s,
+        "notes": list(answer.problem.notes),
+        "plan": plan_to_json(answer.plan),
+    }
+
+
+def _show(answer: PipelineAnswer, form: str) -> None:
+    if form == "json":
+        emit_json("solve-pipeline", answer_json(answer))
+        return
+    record, price = answer.record, answer.verdict.price
+    spent = f"hit {1e3 * answer.lookup_s:.1f} ms" if answer.cached else f"{record.wall_s:.2f} s"
+    click.echo(f"{record.name} on {record.cluster_name}: plan {record.id[:12]} in {spent}")
+    bound = format_seconds(record.bound_us)
+    gap = "–" if record.gap is None else f"{100 * record.gap:.1f} %"
+    click.echo(f"iteration {price.iteration_s:.3f} s (cautious {price.cautious_s:.3f} s,")
+    click.echo(f"  simulated {answer.verdict.simulation.iteration_s:.3f} s),")
+    click.echo(f"  no plan at all takes less than {bound}: gap {gap}")
+    for text in describe(answer.plan):
+        click.echo(text)
+    for note in answer.problem.notes:
+        click.echo(f"assumed: {note}")
+
+
+def describe(plan: PipelinePlan) -> list[str]:
+    """A plan in words: a line per pipeline and stage."""
+    lines = []
+    for number, (pipe, count) in enumerate(zip(plan.pipelines, plan.counts, strict=True)):
+        lines.append(f"pipeline {number}: {count} micro-batches of {pipe.microbatch}")
+        lines += [f"  rows {s.first}-{s.end - 1}: {_replicas(s)}" for s in pipe.stages]
+    return lines
+
+
+def _replicas(stage: Stage) -> str:
+    counts = Counter(replica.kind.label for replica in stage.replicas)
+    parts = [f"{n} x {label}" for label, n in counts.items()]
+    return ", ".join(parts) + (", recomputed" if stage.recompute else "")

@@ -1,0 +1,204 @@
+"""Answers a pipeline request: look up, solve, check, price, store."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arachne_opt.canonical import digest
+from arachne_opt.errors import DisagreementError, InfeasibleError, NoPlanError
+from arachne_opt.pipeline.closed_form import price_plan
+from arachne_opt.pipeline.plan import PipelinePlan
+from arachne_opt.pipeline.plan_json import plan_from_json, plan_to_json
+from arachne_opt.pipeline.problem import PipelineProblem, from_canonical, to_canonical
+from arachne_opt.pipeline.problem_json import problem_from_json, problem_to_json
+from arachne_opt.pipeline.verify import Verdict, verify
+from arachne_opt.records import PlanRecord
+from arachne_opt.service import DEFAULT_SOLVER, content
+from arachne_opt.solvers.base import Limits, Status, StopCheck
+from arachne_opt.units import US_PER_S, us_from_seconds
+
+if TYPE_CHECKING:
+    from arachne_opt.db.store import PlanStore
+    from arachne_opt.solvers.pipeline.base import PipelineCallback, PipelineResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineAnswer:
+    """A verified plan in the numbering of the problem that was asked.
+
+    Args:
+        cached: the plan was found, not solved for.
+        lookup_s: time of the look-up in the database, 0 without one.
+        result: what the solver said, None for a cached plan.
+    """
+
+    problem: PipelineProblem
+    plan: PipelinePlan
+    verdict: Verdict
+    record: PlanRecord
+    cached: bool
+    lookup_s: float
+    result: PipelineResult | None = None
+
+
+class PipelineService:
+    """Pipeline plans through a database; without a store every request is solved afresh."""
+
+    def __init__(self, store: PlanStore | None) -> None:
+        self._store = store
+
+    def plan(
+        self,
+        problem: PipelineProblem,
+        limits: Limits,
+        *,
+        solver: str = DEFAULT_SOLVER,
+        use_cache: bool = True,
+        on_progress: PipelineCallback | None = None,
+        should_stop: StopCheck | None = None,
+        start_plan: PipelinePlan | None = None,
+    ) -> PipelineAnswer:
+        """A checked, priced and simulated plan, from the database where a good one is kept.
+
+        Raises:
+            InfeasibleError: no plan exists; names what binds.
+            NoPlanError: the limit passed before a plan was found.
+            DisagreementError: checker, price or simulator disagree with the solver.
+            StoreError: the database cannot be used.
+        """
+        fingerprint = problem.fingerprint()
+        if use_cache and (answer := self._look_up(problem, fingerprint, limits, solver)):
+            return answer
+        with self._single_flight(fingerprint, limits):
+            # Somebody else may have solved it while this process waited.
+            if use_cache and (answer := self._look_up(problem, fingerprint, limits, solver)):
+                return answer
+            result = _solve(problem, limits, solver, on_progress, should_stop, start_plan)
+            return self._keep(problem, fingerprint, limits, result)
+
+    def _look_up(
+        self, problem: PipelineProblem, fingerprint: str, limits: Limits, solver: str
+    ) -> PipelineAnswer | None:
+        if self._store is None:
+            return None
+        begin = time.perf_counter()
+        record = self._store.find_plan(fingerprint)
+        lookup_s = time.perf_counter() - begin
+        if record is None or not content(record, limits, solver):
+            return None
+        plan = pipeline_plan_of_record(record, problem)
+        price_s = price_plan(problem, plan).iteration_s
+        if us_from_seconds(price_s) != record.objective_us:
+            what = f"stored with {record.objective_us} us, the tables say {price_s} s"
+            raise DisagreementError(what, where=f"plan {record.id}")
+        return PipelineAnswer(
+            problem=problem,
+            plan=plan,
+            verdict=verify(problem, plan, price_s),
+            record=record,
+            cached=True,
+            lookup_s=lookup_s,
+        )
+
+    def _single_flight(self, fingerprint: str, limits: Limits) -> AbstractContextManager[object]:
+        if self._store is None:
+            return nullcontext()
+        from arachne_opt.db.locks import single_flight
+
+        return single_flight(self._store, fingerprint, timeout_s=10 * limits.time_limit_s + 60)
+
+    def _keep(
+        self, problem: PipelineProblem, fingerprint: str, limits: Limits, result: PipelineResult
+    ) -> PipelineAnswer:
+        plan, iteration_s = _found(problem, result)
+        verdict = verify(problem, plan, iteration_s)
+        record = _record(problem, fingerprint, limits, result, plan, iteration_s)
+        if self._store is not None:
+            record = self._store.add_plan(record)
+        return PipelineAnswer(
+            problem=problem,
+            plan=plan,
+            verdict=verdict,
+            record=record,
+            cached=False,
+            lookup_s=0.0,
+            result=result,
+        )
+
+
+def pipeline_plan_of_record(
+    record: PlanRecord, problem: PipelineProblem | None = None
+) -> PipelinePlan:
+    """The stored plan in the numbering of an equal problem, or of the one that it was made for."""
+    plan = plan_from_json(record.plan)
+    if problem is None:
+        return plan
+    return from_canonical(to_canonical(plan, problem_from_json(record.problem)), problem)
+
+
+def _solve(
+    problem: PipelineProblem,
+    limits: Limits,
+    solver: str,
+    on_progress: PipelineCallback | None,
+    should_stop: StopCheck | None,
+    start_plan: PipelinePlan | None,
+) -> PipelineResult:
+    # Late: a hit must not pay for loading the solvers.
+    from arachne_opt.costs.pipeline.tables import TableCosts
+    from arachne_opt.solvers.registry import pipeline_solver
+
+    return pipeline_solver(solver).solve(
+        problem,
+        TableCosts(problem),
+        limits,
+        on_progress=on_progress,
+        should_stop=should_stop,
+        start_plan=start_plan,
+    )
+
+
+def _found(problem: PipelineProblem, result: PipelineResult) -> tuple[PipelinePlan, float]:
+    if result.plan is not None and result.iteration_s is not None:
+        return result.plan, result.iteration_s
+    if result.status is Status.INFEASIBLE:
+        binding = "; ".join(result.binding) or "the limits together"
+        raise InfeasibleError(f"no plan exists: {binding}", where=problem.name)
+    hint = "a longer --time-limit"
+    raise NoPlanError("the time limit passed before a plan", where=problem.name, hint=hint)
+
+
+def _record(
+    problem: PipelineProblem,
+    fingerprint: str,
+    limits: Limits,
+    result: PipelineResult,
+    plan: PipelinePlan,
+    iteration_s: float,
+) -> PlanRecord:
+    record = PlanRecord(
+        kind="pipeline",
+        name=problem.name,
+        fingerprint=fingerprint,
+        cluster_fingerprint=digest(problem.cluster.canonical()),
+        cluster_name=problem.cluster.name,
+        cost_version=problem.cost_version,
+        problem=problem_to_json(problem),
+        plan=plan_to_json(plan),
+        status=result.status.value,
+        objective_us=us_from_seconds(iteration_s),
+        bound_us=int(result.bound_s * US_PER_S),
+        solver=result.solver,
+        seed=result.seed,
+        wall_s=result.wall_s,
+        time_limit_s=limits.time_limit_s,
+        verdict="legal",
+        versions=dict(result.versions),
+    )
+    if result.interrupted:
+        return dataclasses.replace(record, time_limit_s=result.wall_s)
+    return record
