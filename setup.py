@@ -16,6 +16,7 @@ MOUNTS = {
 # Explicit: automatic discovery with package_dir breaks editable installs (setuptools #4248).
 PACKAGES = [
     "arachne_opt",
+    "arachne_opt.bench",
     "arachne_opt.cascade",
     "arachne_opt.cli",
     "arachne_opt.costs",
@@ -36,6 +37,7 @@ PACKAGES = [
 
 EXTRAS = {
     "video": ["diffusers>=0.35,<1", "safetensors>=0.4"],
+    "plot": ["matplotlib>=3.9"],
     "postgres": ["psycopg[binary]>=3.2"],
     "dev": [
         "build>=1.2",
@@ -76,7 +78,8 @@ setup(
         "alembic>=1.16",
         "click>=8.1",
         "filelock>=3.24",
-        "highspy>=1.11,!=1.16.0",
+        # 1.15 and later bring a libhighs.so.1 that clashes with the one inside ortools.
+        "highspy>=1.11,<1.15",
         "networkx>=3",
         "numpy>=2",
         "ortools>=9.15,<10",

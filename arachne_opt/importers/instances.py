@@ -94,6 +94,23 @@ def read_instances(
     return tuple(_instance(raw, source, allow_estimates, str(path)) for raw, source in chosen)
 
 
+def read_instances_sparingly(
+    path: str | Path,
+    *,
+    only: Sequence[str] | str | None = None,
+    exclude: Sequence[str] | str | None = None,
+) -> tuple[PublishedInstance, ...]:
+    """Instances with estimated candidates only where a task has no others.
+
+    Args and errors are those of ``read_instances``.
+    """
+    raws = [pair for file in _files(Path(path)) for pair in _read(file)]
+    chosen = _choose(raws, _patterns(only), _patterns(exclude), str(path))
+    return tuple(
+        _instance(raw, source, bool(_estimates_only(raw)), str(path)) for raw, source in chosen
+    )
+
+
 def _patterns(value: Sequence[str] | str | None) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value or ())
 
@@ -150,18 +167,22 @@ def _choose(
 
 def _refuse_estimates_only(chosen: list[tuple[dict[str, Any], str]], where: str) -> None:
     """Names every instance that cannot be planned without estimated candidates."""
-    bad = [
-        f"{raw['id']} (task {task.get('id')} {stage})"
-        for raw, _ in chosen
-        for task in raw.get("tasks", ())
-        for stage in STAGE_OF_TASK.values()
-        if task.get(stage) and all(row[2] == "est" for row in task[stage])
-    ]
+    bad = [text for raw, _ in chosen for text in _estimates_only(raw)]
     if bad:
         names = sorted({text.split(" ")[0] for text in bad})
         what = f"estimated candidates only: {', '.join(bad)}"
         hint = "--allow-estimates, or " + " ".join(f"--exclude {name}" for name in names)
         raise InputError(what, where=where, hint=hint)
+
+
+def _estimates_only(raw: dict[str, Any]) -> list[str]:
+    """The tasks of an instance whose candidates are all estimated."""
+    return [
+        f"{raw['id']} (task {task.get('id')} {stage})"
+        for task in raw.get("tasks", ())
+        for stage in STAGE_OF_TASK.values()
+        if task.get(stage) and all(row[2] == "est" for row in task[stage])
+    ]
 
 
 def _instance(

@@ -1,0 +1,102 @@
+"""``arachne bench``: comparisons with peers on public instances."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from arachne_opt.cli.bench_tables import show_rows
+from arachne_opt.cli.options import OUTPUT, PATH, format_option, limit_options, limits_of
+from arachne_opt.cli.output import write_whole
+from arachne_opt.cli.progress import Interrupts, ProgressLine, catch_interrupts, search_text
+from arachne_opt.errors import INTERRUPTED, OUTSIDE_GAP
+from arachne_opt.importers.instances import PublishedInstance, read_instances_sparingly
+from arachne_opt.service import DEFAULT_SOLVER
+from arachne_opt.solvers.base import Limits, Progress
+
+if TYPE_CHECKING:
+    from arachne_opt.bench.cascades import Row
+
+
+@click.group()
+def bench() -> None:
+    """Compare our plans with those of peers on public instances."""
+
+
+@bench.command()
+@click.option("--data", type=PATH, required=True, help="Folder of instances, or one file.")
+@click.option("--only", multiple=True, metavar="GLOB", help="Only instances with such an id.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="No instances with such an id.")
+@click.option("--solver", default=DEFAULT_SOLVER, show_default=True, help="Method by name.")
+@click.option("--out", type=OUTPUT, help="Write our plans to this file, one JSON line each.")
+@limit_options
+@format_option
+def cascades(**options: Any) -> int:  # noqa: ANN401
+    """Plan public cascade instances; print ratios to peers, gaps, and the gap over time.
+
+    Peers' rules are run on the same options and pay the same penalties. Published figures of
+    FlexSP and Megatron-LM paid none. Estimated candidates are used only where a task has no
+    others.
+
+    \b
+    Example:
+      arachne bench cascades --data DATA/cascades --time-limit 20 --out plans.jsonl
+    """
+    instances = read_instances_sparingly(
+        options["data"], only=options["only"], exclude=options["exclude"]
+    )
+    limits = limits_of(options)
+    rows: list[Row] = []
+    try:
+        with catch_interrupts() as interrupts:
+            _run(instances, limits, options["solver"], interrupts, rows)
+    finally:
+        if options["out"]:
+            _write_plans(options["out"], rows)
+        if rows:
+            show_rows(rows, limits, options["form"])
+    if len(rows) < len(instances):
+        click.echo(f"interrupted after {len(rows)} of {len(instances)} instances", err=True)
+        return INTERRUPTED
+    asked = options["gap"]
+    outside = asked is not None and any((row.result.gap or 0.0) > asked for row in rows)
+    return OUTSIDE_GAP if outside else 0
+
+
+def _run(
+    instances: Sequence[PublishedInstance],
+    limits: Limits,
+    solver: str,
+    interrupts: Interrupts,
+    rows: list[Row],
+) -> None:
+    """Appends a row per instance; ends after the current one on Ctrl-C."""
+    from arachne_opt.bench.cascades import compare
+
+    line = ProgressLine()
+    for number, instance in enumerate(instances, start=1):
+        head = f"[{number}/{len(instances)}] {instance.id}"
+        line.show(head, force=True)
+
+        def show(progress: Progress, head: str = head) -> None:
+            line.show(search_text(progress, head))
+
+        def work(instance: PublishedInstance = instance, show: Any = show) -> Row:  # noqa: ANN401
+            return compare(
+                instance, limits, solver=solver, on_progress=show, should_stop=interrupts.pressed
+            )
+
+        row = interrupts.run(work)
+        line.clear()
+        if interrupts.pressed():
+            return  # its search was cut short: no fair figure
+        rows.append(row)
+
+
+def _write_plans(path: Path, rows: Sequence[Row]) -> None:
+    lines = [json.dumps(row.plan.to_json(row.instance.problem)) + "\n" for row in rows]
+    write_whole(path, "".join(lines))
