@@ -117,6 +117,7 @@ def _finish(best: Incumbent, limits: Limits, clock: Clock, digest: Digest, solve
     assert best.schedule is not None  # list scheduling always finds a plan
     patience_s = 0.02 * limits.time_limit_s if not limits.deterministic else None
     schedule = polish(digest, best.schedule, _until(clock, patience_s))
+    best.offer(schedule, "polish")
     done = schedule.makespan_us <= best.bound_us
     return Result(
         status=Status.OPTIMAL if done else Status.FEASIBLE,

@@ -14,6 +14,13 @@ from arachne_opt.solvers.cascade.annealing import Annealer, Cooling, Spent
 from arachne_opt.solvers.cascade.cpsat.solver import Effort
 from arachne_opt.solvers.cascade.decoder import ONE_NODE, FastDecoder, State
 from arachne_opt.solvers.cascade.digest import Digest, Mode
+from arachne_opt.solvers.cascade.list_schedule import (
+    RULES,
+    cascade_fronts,
+    decode,
+    modes_for_deadline,
+    priorities,
+)
 from arachne_opt.solvers.cascade.neighbourhood import Neighbourhood
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.proof import Proof, prove
@@ -21,19 +28,23 @@ from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 
-# Rounds of annealing use these in turn, each longer than the one before.
+# Rounds of annealing use these in turn.
 _COOLINGS = (
     Cooling(),
+    Cooling(),
     Cooling(hot=0.01, cold=0.0003, across=0.4),
-    Cooling(hot=0.005, cold=0.0003, across=0.25),
+    Cooling(hot=0.01, cold=0.0003, across=0.4),
 )
-_FIRST_ROUND = 0.06
-_GROWTH = 1.4
+_ROUNDS, _SHORTEST_ROUND = 8, 0.4
+# Fresh starts take degrees for deadlines up to this multiple of the bound.
+_LOOSEST = 1.3
 # Longest run of one neighbourhood, and shares of a sequential solve.
 _NEIGHBOURHOOD_S = 1.5
 _PROOF_SHARE = 0.3
 # Placed tasks of annealing that count as one unit of deterministic work.
 _PLACED_PER_UNIT = 800_000
+# Building and simplifying a model, which CP-SAT's deterministic time leaves out.
+_RUN_UNITS = 0.05
 
 # From here on the problem is cut into pods. Their time: first annealing of all as a share of the
 # limit, then units per trial of 8 tasks; every so many trials a merger; degrees for a deadline of
@@ -87,6 +98,9 @@ class Search:
         self._starts: list[State] = []
         self._annealer = Annealer(self._decoder, limits.seed, self._take_annealed)
         self._neighbourhood = Neighbourhood(self._decoder, limits.seed)
+        self._chance = random.Random(limits.seed)
+        self._fronts = cascade_fronts(digest)
+        self._round = 0
         wide = len(digest.nodes) >= _LARGE_NODES and len(digest.cascades) >= _LARGE_CASCADES
         self._large = wide and parts.pods
 
@@ -154,7 +168,7 @@ class Search:
             area_cut=self._parts.area_cut,
         )
         for proof in steps:
-            self._clock.spend(proof.work)
+            self._clock.spend(proof.work + _RUN_UNITS)
             self._news.put(_Found(bound_us=proof.bound_us, start=self._start_of(proof)))
             if stop.is_set():
                 return
@@ -175,7 +189,7 @@ class Search:
         assert schedule is not None
         effort = self._effort(stop, _NEIGHBOURHOOD_S)
         better = self._neighbourhood.improve(schedule, self._best.bound_us, effort)
-        self._clock.spend(self._neighbourhood.work)
+        self._clock.spend(self._neighbourhood.work + _RUN_UNITS)
         if better is not None:
             self._news.put(_Found(schedule=better))
 
@@ -185,13 +199,12 @@ class Search:
         """Decomposition until the end: pods first, then trades and mergers between them."""
         limit = self._limits.time_limit_s
         tasks = len(self._digest.tasks)
-        chance = random.Random(self._limits.seed)
         pods = Pods(self._digest, round(self._best.bound_us * _POD_TARGET), self._limits.seed)
         pods.start(lambda count: self._spent(_POD_SHARE * limit * count / tasks))
         self._best.offer(pods.schedule(), "pods")
         begin = self._spent_squared
         while not self._over() and len(pods.pods) > 1:
-            step = pods.merge if chance.random() < _MERGE_SHARE else pods.trade
+            step = pods.merge if self._chance.random() < _MERGE_SHARE else pods.trade
             if step(begin) and not self._clock.stopped():
                 self._best.offer(pods.schedule(), "pods")
 
@@ -216,22 +229,29 @@ class Search:
         """Rounds of annealing for a share of the time that is left."""
         whole = self._clock.left() * share
         end = self._clock.elapsed() + whole
-        length, number = max(0.05, _FIRST_ROUND * whole), 0
+        length = max(_SHORTEST_ROUND, whole / _ROUNDS)
         self._annealer.note_best(self._makespan_us())
         while self._clock.elapsed() < end and not self._over():
             length = min(length, end - self._clock.elapsed())
-            self._annealer.round(
-                self._next_start(number), _COOLINGS[number % len(_COOLINGS)], self._spent(length)
-            )
-            length *= _GROWTH
-            number += 1
+            cooling = _COOLINGS[self._round % len(_COOLINGS)]
+            self._annealer.round(self._next_start(), cooling, self._spent(length))
+            self._round += 1
 
-    def _next_start(self, number: int) -> State:
-        """What the other thread found last, else the incumbent."""
+    def _next_start(self) -> State:
+        """What the other thread found last, else in turn a fresh list schedule and the best one."""
         if self._starts:
             return self._starts.pop()
+        if self._round % 2 == 0:
+            return self._decoder.state_of(self._fresh())
         assert self._best.schedule is not None
         return self._decoder.state_of(self._best.schedule)
+
+    def _fresh(self) -> Schedule:
+        """A list schedule for a random deadline by a random rule."""
+        deadline_us = round(self._best.bound_us * self._chance.uniform(1.0, _LOOSEST))
+        modes = modes_for_deadline(self._digest, self._fronts, deadline_us)
+        rule = self._chance.choice(RULES)
+        return decode(self._digest, modes, priorities(self._digest, modes, rule))
 
     def _spent(self, length: float) -> Spent:
         begin = self._clock.elapsed()

@@ -53,8 +53,8 @@ class FastDecoder:
         self.modes = [self._lines(task) for task in digest.tasks]
         self.predecessors = [task.predecessors for task in digest.tasks]
         self._nic_size = max(len(row) for node in digest.nodes for _, row in node.by_nic)
+        self._waits = digest.has_handoff
         self._shares: dict[tuple[int, int, int], list[int]] = {}
-        self._lags = [self._lag(task) for task in digest.tasks] if digest.has_handoff else None
 
     def _lines(self, task: FlatTask) -> list[Line]:
         """Modes that no narrower and no slower mode of the same type replaces."""
@@ -70,16 +70,17 @@ class FastDecoder:
     def _cross_us(self, mode: Mode) -> int:
         return scale_up(mode.duration_us, self.digest.mildest_ppm)
 
-    def _lag(self, task: FlatTask) -> tuple[int, int]:
-        """Longest hand-off inside a node and between nodes of a zone."""
+    def _lag(self, i: int, line: Line, held: int, near: bool) -> int:
+        """Hand-off over the link of a node or between nodes, with ``held`` devices shared."""
         cluster = self.digest.problem.cluster
-        links = [node.intra_link for node in cluster.nodes]
-        inside = min(links, key=lambda link: link.bandwidth_bytes_per_s)
-        lags = [
-            link.latency_us + -(-task.input_bytes * US_PER_S // link.bandwidth_bytes_per_s)
-            for link in (inside, cluster.inter_link)
-        ]
-        return (lags[0], lags[1]) if task.input_bytes else (0, 0)
+        link = cluster.nodes[line.nodes[0]].intra_link if near else cluster.inter_link
+        size = self.digest.tasks[i].input_bytes
+        missing = max(0, line.degree - held)
+        if missing == 0 or size == 0:
+            return 0
+        return link.latency_us + -(
+            -size * missing * US_PER_S // (line.degree * link.bandwidth_bytes_per_s)
+        )
 
     def decode(self, state: State) -> tuple[list[int], list[Where]]:
         """Ends and places of all tasks."""
@@ -100,8 +101,8 @@ class FastDecoder:
                 place = self._one_node(free, line, ready)
             else:
                 place = self._across(free, line, ready, site)
-            if self._lags is not None:
-                ready = self._arrival(i, ends, where, place)
+            if self._waits:
+                ready = self._arrival(i, line, ends, where, place)
             start = ready
             for node, count in place:
                 if free[node][count - 1] > start:
@@ -116,21 +117,17 @@ class FastDecoder:
             where[i] = place
         return ends, where
 
-    def _arrival(self, i: int, ends: list[int], where: list[Where], place: Where) -> int:
-        assert self._lags is not None
-        inside, between = self._lags[i]
-        return max(
-            (
-                ends[p]
-                + (
-                    inside
-                    if len(place) == 1 and where[p] and place[0][0] == where[p][0][0]
-                    else between
-                )
-                for p in self.predecessors[i]
-            ),
-            default=0,
-        )
+    def _arrival(
+        self, i: int, line: Line, ends: list[int], where: list[Where], place: Where
+    ) -> int:
+        """When the inputs are there, with as many of the producers' devices reused as can be."""
+        latest = 0
+        here = dict(place)
+        for p in self.predecessors[i]:
+            held = sum(min(count, here.get(node, 0)) for node, count in where[p])
+            near = {node for node, _ in where[p]} >= here.keys()
+            latest = max(latest, ends[p] + self._lag(i, line, held, near))
+        return latest
 
     def _one_node(self, free: list[list[int]], line: Line, ready: int) -> Where:
         """The node where the task starts first; of equals the one that loses least idle time."""

@@ -149,18 +149,50 @@ def place_in_order(
     """Devices for tasks with given counts per node, one task after the other."""
     free = [0] * digest.device_count
     ends = [0] * len(digest.tasks)
+    groups: list[tuple[int, ...]] = [()] * len(digest.tasks)
     runs = []
     for i, place in items:
-        start = max((ends[p] for p in digest.tasks[i].predecessors), default=0)
+        task = digest.tasks[i]
+        start = max((ends[p] for p in task.predecessors), default=0)
         for n, count in place:
             times = sorted(free[d] for d in digest.nodes[n].devices)
             start = max(start, times[count - 1])
-        devices = spread_group(digest, free, start, place)
-        ends[i] = start + digest.duration_us(i, devices)
-        for d in devices:
+        offers = [spread_group(digest, free, start, place)]
+        if task.input_bytes and len(place) == 1:
+            held = {d for p in task.predecessors for d in groups[p]}
+            offers.append(_reusing_group(digest, free, start, place[0], held))
+        found = [(_end_us(digest, i, free, ends, groups, devices), devices) for devices in offers]
+        ends[i], groups[i] = min(found)
+        for d in groups[i]:
             free[d] = ends[i]
-        runs.append((i, devices))
+        runs.append((i, groups[i]))
     return runs
+
+
+def _reusing_group(
+    digest: Digest, free: Sequence[int], start_us: int, share: tuple[int, int], held: set[int]
+) -> tuple[int, ...]:
+    """Devices of one node that hold the input already, then those that became free last."""
+    node, count = share
+    devices = sorted(
+        digest.nodes[node].devices,
+        key=lambda d: (free[d] > start_us, d not in held, abs(start_us - free[d]), d),
+    )
+    return tuple(sorted(devices[:count]))
+
+
+def _end_us(
+    digest: Digest,
+    i: int,
+    free: Sequence[int],
+    ends: Sequence[int],
+    groups: Sequence[tuple[int, ...]],
+    devices: tuple[int, ...],
+) -> int:
+    start = max(free[d] for d in devices)
+    for p in digest.tasks[i].predecessors:
+        start = max(start, ends[p] + digest.handoff_us(i, groups[p], devices))
+    return start + digest.duration_us(i, devices)
 
 
 def spread_group(
