@@ -7,57 +7,30 @@ in the same order and none can wait in a circle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from arachne_opt.cascade.plan import Placement
 from arachne_opt.executor.adapters.base import VideoAdapter
-from arachne_opt.executor.denoising import denoise_task
-from arachne_opt.executor.distributed import Clock, gather
-from arachne_opt.executor.encoding import Member, encode_batch
-from arachne_opt.executor.gradients import clip_weight
-from arachne_opt.executor.groups import GroupPool
+from arachne_opt.executor.distributed import EXCHANGES, Clock
+from arachne_opt.executor.encoding import Member
+from arachne_opt.executor.groups import Devices, GroupPool
 from arachne_opt.executor.handoff import HandOff, Route
 from arachne_opt.executor.job import ReplayIteration, ReplayJob
 from arachne_opt.executor.model_config import ModelConfig
-from arachne_opt.executor.sequence_parallel import Window, split_tokens
-from arachne_opt.executor.tokens import patchify
+from arachne_opt.executor.seeds import generator
+from arachne_opt.executor.sequence_parallel import split_tokens
+from arachne_opt.executor.trace import RankTrace
 from arachne_opt.executor.watchdog import Watchdog
+from arachne_opt.executor.work import LeftOut, build_work
+from arachne_opt.workload import MicroBatch
 
 
-@dataclass(slots=True, kw_only=True)
-class RankTrace:
-    """What one rank did in one step; times in microseconds since the step's start.
-
-    Args:
-        spans: start and end of each of its placements, by the index of the placement.
-        sent_bytes: bytes that it handed to other ranks, by cascade.
-        waited_us: time spent waiting for hand-offs.
-        tasks_end_us: when its last task was done.
-        makespan_us: when the last task of any rank was done.
-        sync_us: time of the gradient synchronisation.
-        optimizer_us: time of the optimizer step.
-        loss: of the whole iteration.
-    """
-
-    step: int
-    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
-    sent_bytes: dict[int, int] = field(default_factory=dict)
-    waited_us: int = 0
-    tasks_end_us: int = 0
-    makespan_us: int = 0
-    sync_us: int = 0
-    optimizer_us: int = 0
-    loss: float = 0.0
-
-    @property
-    def overhead_us(self) -> int:
-        """Time per task that went into neither a task nor waiting."""
-        busy = sum(end - start for start, end in self.spans.values())
-        return max(0, self.tasks_end_us - busy - self.waited_us) // max(1, len(self.spans))
+def _nothing() -> None:
+    """What is called where nobody asked for a call."""
 
 
 class CascadeRunner:
@@ -69,37 +42,64 @@ class CascadeRunner:
         self._job, self._adapter, self._pool, self._watchdog = job, adapter, pool, watchdog
         self._rank = watchdog.rank
         self._clock = Clock(adapter.device)
-        self._timeouts = _group_timeouts(job)
+        self._timeouts: dict[Devices, float] = {}
+        for iteration in (*job.iterations, *job.opening):
+            self._extend_timeouts(iteration)
+        self._dropout = has_dropout(adapter.transformer)
+        self._work = build_work(job, adapter, self._rank)
+        self.left_out: LeftOut = {}
 
-    def run(self, step: int) -> RankTrace:
-        """Forward and backward of this rank's tasks of one step.
+    def run(
+        self,
+        step: int,
+        iteration: ReplayIteration,
+        *,
+        following: ReplayIteration | None = None,
+        before_last: Callable[[], None] = _nothing,
+        after_tasks: Callable[[], None] = _nothing,
+    ) -> RankTrace:
+        """Forward and backward of this rank's tasks of one step; the loss is its own part.
+
+        Args:
+            step: number of the optimizer step.
+            iteration: what to run; the same on all ranks.
+            following: what comes next, as far as known; its files are read meanwhile.
+            before_last: called before the last backward of this rank.
+            after_tasks: called when this rank has no task left.
 
         Raises:
-            InputError: a clip cannot be read.
-            RunError: a task failed; names it and the rank.
+            RunError: no clip can be read, or a task failed; names it and the rank.
         """
-        iteration = self._job.iteration_of(step)
-        groups = [_group(p) for p in iteration.plan.placements]
-        self._pool.prepare({group: self._timeouts[group] for group in groups})
+        placements = iteration.plan.placements
+        self._extend_timeouts(iteration)
+        self._pool.prepare({group_of(p): self._timeouts[group_of(p)] for p in placements})
+        own = [
+            i
+            for i, p in enumerate(placements)
+            if not iteration.encodes(p) and self._rank in p.devices
+        ]
         trace = RankTrace(step=step)
         handoff = HandOff(self._rank, self._adapter.device)
         losses: list[Tensor] = []
+        with self._watchdog.task(f"reading clips for step {step}", self._job.iteration_timeout_s):
+            self.left_out = self._work.begin(iteration, following)
         with self._watchdog.task(f"meeting for step {step}", self._job.iteration_timeout_s):
             self._clock.restart()
-        for index, placement in enumerate(iteration.plan.placements):
-            if placement.task == 0:
+        for index, placement in enumerate(placements):
+            self._watchdog.place = f"step {step}, task {index + 1} of {len(placements)}"
+            if iteration.encodes(placement):
                 self._encode(iteration, index, handoff, trace)
             elif self._rank in placement.devices:
+                if index == own[-1]:
+                    before_last()
                 losses.append(self._denoise(iteration, index, handoff, trace))
         trace.tasks_end_us = self._clock.now_us()
+        self._watchdog.place = f"step {step}, all tasks done"
+        after_tasks()
         with self._watchdog.task("waiting for hand-offs to arrive", self._job.iteration_timeout_s):
             handoff.finish()
         trace.sent_bytes = dict(handoff.sent_bytes)
-        own = sum(loss.double().item() for loss in losses)
-        with self._watchdog.task("summing the loss", self._job.iteration_timeout_s):
-            rows = gather((own, trace.tasks_end_us))
-        trace.loss = sum(row[0] for row in rows)
-        trace.makespan_us = round(max(row[1] for row in rows))
+        trace.loss = sum(loss.double().item() for loss in losses)
         return trace
 
     def now_us(self) -> int:
@@ -115,9 +115,7 @@ class CascadeRunner:
         tokens = None
         if self._rank in placement.devices:
             with self._timed(iteration, index, trace):
-                batch = iteration.batch_of(placement.cascade)
-                latents = encode_batch(self._adapter, batch, self._member(placement))
-                tokens = patchify(latents, self._adapter.config.patch)
+                tokens = self._work.encode(iteration, placement, self._member(placement))
         limit_s = self._job.iteration_timeout_s
         with self._watchdog.task(f"hand-off after {iteration.label(placement)}", limit_s):
             handoff.exchange(route, tokens)
@@ -129,29 +127,39 @@ class CascadeRunner:
         placement = iteration.plan.placements[index]
         batch = iteration.batch_of(placement.cascade)
         label = iteration.label(placement)
-        before = self._clock.now_us()
+        before, member = self._clock.now_us(), self._member(placement)
         with self._watchdog.task(
             f"waiting for the latents for {label}", self._job.iteration_timeout_s
         ):
-            clean = handoff.take(placement.cascade)
-        trace.waited_us += self._clock.now_us() - before
-        member, config = self._member(placement), self._adapter.config
-        counts = split_tokens(config.token_count(batch.shape), member.degree)
-        window = Window(counts=counts, index=member.index, group=member.group)
-        weight = clip_weight(iteration.batches, batch, self._job.weight_rule, config)
-        with self._timed(iteration, index, trace):
-            return denoise_task(
-                self._adapter,
-                batch,
-                clean,
-                window,
-                weight=weight,
-                seed=self._job.seed,
-                step=trace.step,
-            )
+            if iteration.is_encoded(placement.cascade):
+                tokens = handoff.take(placement.cascade)
+            else:
+                tokens = self._work.cached(iteration, placement, member)
+        trace.waits_us[placement.cascade] = self._clock.now_us() - before
+        with self._timed(iteration, index, trace), self._seeded(batch, trace.step, member):
+            return self._work.denoise(iteration, placement, tokens, member, trace.step)
+
+    @contextmanager
+    def _seeded(self, batch: MicroBatch, step: int, member: Member) -> Iterator[None]:
+        """Dropout follows the micro-batch and the step, not what the rank did before."""
+        if not self._dropout:
+            yield
+            return
+        devices = [self._adapter.device] if self._adapter.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            words = "dropout", self._job.seed, batch.id, step, member.index
+            torch.manual_seed(generator(*words).initial_seed())
+            yield
+
+    def _extend_timeouts(self, iteration: ReplayIteration) -> None:
+        """Keeps the longest time-out of any task of each group."""
+        for placement in iteration.plan.placements:
+            group = group_of(placement)
+            limit_s = self._job.timeout_s(placement)
+            self._timeouts[group] = max(self._timeouts.get(group, 0.0), limit_s)
 
     def _member(self, placement: Placement) -> Member:
-        group = _group(placement)
+        group = group_of(placement)
         index = group.index(self._rank)
         return Member(index=index, degree=len(group), group=self._pool.get(group))
 
@@ -160,38 +168,38 @@ class CascadeRunner:
         placement = iteration.plan.placements[index]
         limit_s = self._job.timeout_s(placement)
         start = self._clock.now_us()
+        EXCHANGES.take_us()
         with self._watchdog.task(iteration.label(placement), limit_s):
             yield
         trace.spans[index] = start, self._clock.now_us()
+        trace.exchange_us[index] = EXCHANGES.take_us()
 
 
 def route_of(iteration: ReplayIteration, encode: Placement, config: ModelConfig) -> Route:
     """The hand-off that follows an encode task."""
     denoise = next(
-        p for p in iteration.plan.placements if p.cascade == encode.cascade and p.task == 1
+        p
+        for p in iteration.plan.placements
+        if p.cascade == encode.cascade and not iteration.encodes(p)
     )
     batch = iteration.batch_of(encode.cascade)
-    consumers = _group(denoise)
+    consumers = group_of(denoise)
     return Route(
         cascade=encode.cascade,
-        producers=_group(encode),
+        producers=group_of(encode),
         consumers=consumers,
         counts=split_tokens(config.token_count(batch.shape), len(consumers)),
         clips=batch.size,
-        features=config.token_features,
+        features=config.carried_features,
     )
 
 
-def _group(placement: Placement) -> tuple[int, ...]:
+def group_of(placement: Placement) -> Devices:
     """Ranks of a placement; equal sets share a process group, so the order is ascending."""
     return tuple(sorted(placement.devices))
 
 
-def _group_timeouts(job: ReplayJob) -> dict[tuple[int, ...], float]:
-    """The longest time-out of any task of each group."""
-    longest: dict[tuple[int, ...], float] = {}
-    for iteration in job.iterations:
-        for placement in iteration.plan.placements:
-            group = _group(placement)
-            longest[group] = max(longest.get(group, 0.0), job.timeout_s(placement))
-    return longest
+def has_dropout(module: nn.Module) -> bool:
+    """Whether a model draws random numbers of its own in training."""
+    kinds = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
+    return any(isinstance(part, kinds) and part.p > 0 for part in module.modules())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 import torch
@@ -74,6 +75,40 @@ class Clock:
         """Time since then, with all queued work done."""
         synchronize(self._device)
         return round((time.perf_counter() - self._zero) * 1e6)
+
+
+def flight_record() -> bytes | None:
+    """NCCL's record of its last collectives; None where torch has no NCCL or cannot give it."""
+    if not (dist.is_initialized() and dist.is_nccl_available() and torch.cuda.is_available()):
+        return None
+    dump = getattr(torch._C._distributed_c10d, "_dump_nccl_trace", None)
+    return dump() if dump is not None else None
+
+
+class Stopwatch:
+    """Adds up the time that passed inside its blocks."""
+
+    def __init__(self) -> None:
+        self._total_s = 0.0
+
+    def take_us(self) -> int:
+        """The time since the last call."""
+        total_s, self._total_s = self._total_s, 0.0
+        return round(total_s * 1e6)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Counts the time of a block."""
+        begin_s = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._total_s += time.perf_counter() - begin_s
+
+
+# Exchanges of the task at hand; a rank runs one task at a time. On a GPU, where exchanges are only
+# queued, it stays near 0.
+EXCHANGES = Stopwatch()
 
 
 def require_group() -> None:

@@ -20,6 +20,9 @@ _TEACHING: dict[str, type[ArachneError]] = {
     kind.__name__: kind for kind in (InputError, MissingDependencyError, RunError)
 }
 
+# Errors that no restart mends.
+_LASTING = ("InputError", "MissingDependencyError")
+
 # What gloo and NCCL say when it is another rank that is gone.
 _ECHO = re.compile(r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|remote process exited")
 
@@ -32,11 +35,12 @@ _STOPPED = -15
 _SHOWN_LINES = 6
 
 
-def write_failure(report_path: Path, rank: int, error: BaseException) -> None:
-    """Keeps a rank's error for the launcher."""
+def write_failure(report_path: Path, rank: int, error: BaseException, attempt: int = 0) -> None:
+    """Keeps a rank's error for the launcher; ``attempt`` counts the restarts before it."""
     known = error if isinstance(error, ArachneError) else None
     value = {
         "rank": rank,
+        "attempt": attempt,
         "time": time.time(),
         "kind": type(error).__name__,
         "what": known.what if known else str(error) or type(error).__name__,
@@ -54,9 +58,20 @@ def is_echo(error: BaseException) -> bool:
     return _ECHO.search(str(error)) is not None
 
 
+def hopeless(report_path: Path, attempt: int) -> ArachneError | None:
+    """What ended the attempt before, where it would end this one, too; None where it may not."""
+    for error in _errors(report_path):
+        if error["attempt"] == attempt - 1 and error["kind"] in _LASTING:
+            known = _TEACHING[error["kind"]]
+            return known(error["what"], where=error["where"], hint=error["hint"])
+    return None
+
+
 def failure_of(report_path: Path, stderr: str, code: int) -> ArachneError:
     """The error to show for a run that ended with an exit code other than 0."""
     errors = _errors(report_path)
+    last = max((error["attempt"] for error in errors), default=0)
+    errors = [error for error in errors if error["attempt"] == last]
     causes = [error for error in errors if not error["echo"]]
     if causes:
         return _as_error(causes[0])

@@ -28,12 +28,15 @@ class GroupPool:
 
     def __init__(self, bound: int = DEFAULT_BOUND) -> None:
         self._bound = bound
+        self._timeouts: dict[Devices, float] = {}
         # torch gives a mere number to ranks outside of a group.
         self._groups: OrderedDict[Devices, dist.ProcessGroup | int] = OrderedDict()
         self.made = 0
 
     def prepare(self, needed: Mapping[Devices, float]) -> None:
         """Makes the groups that are not there, in the given order, on all ranks.
+
+        A group that a longer task now needs is made again with the longer time-out.
 
         Args:
             needed: time-out in seconds of each group, by its ranks in ascending order.
@@ -42,12 +45,11 @@ class GroupPool:
             if devices in self._groups:
                 self._groups.move_to_end(devices)
         for devices, timeout_s in needed.items():
-            if len(devices) > 1 and devices not in self._groups:
+            if len(devices) > 1 and timeout_s > self._timeouts.get(devices, 0.0):
+                self._drop(devices)
                 self._make(devices, timeout_s)
         while len(self._groups) > max(self._bound, len(needed)):
-            _, old = self._groups.popitem(last=False)
-            if isinstance(old, dist.ProcessGroup) and old is not dist.group.WORLD:
-                dist.destroy_process_group(old)
+            self._drop(next(iter(self._groups)))
 
     def get(self, devices: Devices) -> dist.ProcessGroup | None:
         """The group of some ranks; None for a single one.
@@ -62,7 +64,14 @@ class GroupPool:
             raise RunError(f"this rank has no process group for the devices {devices}")
         return group
 
+    def _drop(self, devices: Devices) -> None:
+        old = self._groups.pop(devices, None)
+        self._timeouts.pop(devices, None)
+        if isinstance(old, dist.ProcessGroup) and old is not dist.group.WORLD:
+            dist.destroy_process_group(old)
+
     def _make(self, devices: Devices, timeout_s: float) -> None:
+        self._timeouts[devices] = timeout_s
         if len(devices) == dist.get_world_size():
             assert dist.group.WORLD is not None  # the process group is initialised by now
             self._groups[devices] = dist.group.WORLD

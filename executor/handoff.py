@@ -73,7 +73,7 @@ class HandOff:
             raise RunError(f"the latents are {tuple(whole_BNP.shape)}, the plan says {wanted}")
         for consumer, producer in route.senders().items():
             if self._rank == producer and whole_BNP is not None:
-                self._send(route, consumer, _window_of(route, consumer, whole_BNP))
+                self._send(route, consumer, _window_of(route, consumer, whole_BNP).contiguous())
             elif self._rank == consumer:
                 tokens = torch.empty(route.size(consumer), device=self._device)
                 work = dist.irecv(tokens, producer, tag=route.cascade)
@@ -102,5 +102,6 @@ class HandOff:
 
 
 def _window_of(route: Route, consumer: int, whole_BNP: Tensor) -> Tensor:
+    """A consumer's tokens, without a copy."""
     window = Window(counts=route.counts, index=route.consumers.index(consumer))
-    return whole_BNP[:, window.own].contiguous()
+    return whole_BNP[:, window.own]

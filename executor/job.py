@@ -7,12 +7,14 @@ built, so that a run that starts has every task, legal degrees and shapes that t
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arachne_opt.cascade.plan import CascadePlan, Placement
 from arachne_opt.cascade.problem import CascadeProblem, Task
 from arachne_opt.errors import InputError
-from arachne_opt.executor.model_config import ModelChoice, ModelConfig
+from arachne_opt.executor.model_config import EmulatedConfig, ModelChoice, ModelConfig
+from arachne_opt.executor.options import CheckpointOptions, UpdateOptions, check_choice
+from arachne_opt.executor.sampler import refuse_repeated_clips
 from arachne_opt.workload import Iteration, MicroBatch
 
 WEIGHT_RULES = ("clip", "token")
@@ -29,12 +31,13 @@ DEFAULT_TIMEOUT_FLOOR_S = 60.0
 class ReplayIteration:
     """One optimizer step: its micro-batches, the problem made of them and the plan to follow.
 
-    The id of a cascade is the id of its micro-batch.
+    The id of a cascade is the id of its micro-batch. ``plan_id`` is the plan's in the database.
     """
 
     batches: Iteration
     problem: CascadeProblem
     plan: CascadePlan
+    plan_id: str = ""
 
     def __post_init__(self) -> None:
         known = [batch.id for batch in self.batches.micro_batches]
@@ -58,6 +61,15 @@ class ReplayIteration:
         wanted = self.problem.cascades[cascade].id
         return next(batch for batch in self.batches.micro_batches if batch.id == wanted)
 
+    def encodes(self, placement: Placement) -> bool:
+        """Whether a placement is of an encode task."""
+        tasks = self.problem.cascades[placement.cascade].tasks
+        return tasks[placement.task].name == TASK_CHAIN[0]
+
+    def is_encoded(self, cascade: int) -> bool:
+        """Whether a cascade has an encode task; else its latents lie in files."""
+        return len(self.problem.cascades[cascade].tasks) > 1
+
     def label(self, placement: Placement) -> str:
         """A placement for people, such as ``denoise of b3``."""
         cascade = self.problem.cascades[placement.cascade]
@@ -77,6 +89,12 @@ class ReplayJob:
         timeout_factor: a task that takes this many times its planned duration is stuck ...
         timeout_floor_s: ... but never before this time.
         save_parameters: file for the parameters at the end (torch format); none where empty.
+            Their moving average goes beside it, with ``.ema`` before the suffix.
+        update: how gradients become weights.
+        checkpoints: where the training is kept.
+        opening: the iterations of a begun epoch, where they differ from those of later ones.
+        opening_epoch: the epoch that ``opening`` ends.
+        plan_folder: newer plans may appear here while the job runs; none where empty.
     """
 
     model: ModelChoice
@@ -91,23 +109,30 @@ class ReplayJob:
     timeout_factor: float = DEFAULT_TIMEOUT_FACTOR
     timeout_floor_s: float = DEFAULT_TIMEOUT_FLOOR_S
     save_parameters: str = ""
+    update: UpdateOptions = field(default_factory=UpdateOptions)
+    checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
+    opening: tuple[ReplayIteration, ...] = ()
+    opening_epoch: int = 0
+    plan_folder: str = ""
 
     def __post_init__(self) -> None:
         if not self.iterations:
             raise InputError("a replay job needs at least one iteration")
-        _check_choice("weight rule", self.weight_rule, WEIGHT_RULES)
-        _check_choice("device", self.device, DEVICES)
+        check_choice("weight rule", self.weight_rule, WEIGHT_RULES)
+        check_choice("device", self.device, DEVICES)
         if self.epochs < 1 or self.threads_per_rank < 0 or self.learning_rate < 0:
             raise InputError("epochs must be positive, threads and learning rate not negative")
         if self.timeout_factor <= 0 or self.timeout_floor_s <= 0:
             raise InputError("timeout_factor and timeout_floor_s must be positive")
-        counts = {it.problem.cluster.device_count for it in self.iterations}
+        every = self.iterations + self.opening
+        counts = {it.problem.cluster.device_count for it in every}
         if len(counts) > 1:
             raise InputError(f"the plans are for {sorted(counts)} devices, a run has one number")
         config = self.model.config()
-        for iteration in self.iterations:
-            _check_shapes(config, iteration)
-            _check_degrees(config, iteration, self.model.name)
+        for iteration in every:
+            check_iteration(config, iteration, self.model.name)
+        if self.checkpoints.folder:
+            refuse_repeated_clips(self)
 
     @property
     def world_size(self) -> int:
@@ -131,8 +156,16 @@ class ReplayJob:
     @property
     def iteration_timeout_s(self) -> float:
         """Time after which a whole iteration counts as stuck."""
-        planned_s = max(it.plan.makespan_us for it in self.iterations) / 1e6
+        every = self.iterations + self.opening
+        planned_s = max(it.plan.makespan_us for it in every) / 1e6
         return self.timeout_floor_s + self.timeout_factor * planned_s
+
+
+def check_iteration(config: ModelConfig, iteration: ReplayIteration, model: str) -> None:
+    """Refuses shapes that the model cannot take and degrees that do not divide its heads."""
+    _check_shapes(config, iteration)
+    _check_sources(config, iteration)
+    _check_degrees(config, iteration, model)
 
 
 def check_world_size(job: ReplayJob, world_size: int) -> None:
@@ -143,17 +176,13 @@ def check_world_size(job: ReplayJob, world_size: int) -> None:
         raise InputError(what, hint=hint)
 
 
-def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InputError(f"unknown {name} {value!r}", hint=f"one of {', '.join(known)}")
-
-
 def _check_tasks(problem: CascadeProblem, where: str) -> None:
     for cascade in problem.cascades:
         names = tuple(task.name for task in cascade.tasks)
-        if names != TASK_CHAIN or cascade.tasks[1].predecessors != (0,):
+        chained = names == TASK_CHAIN and cascade.tasks[1].predecessors == (0,)
+        if not chained and names != TASK_CHAIN[1:]:
             what = f"cascade {cascade.id} has the tasks {', '.join(names)}; the runtime replays"
-            raise InputError(f"{what} encode followed by denoise", where=where)
+            raise InputError(f"{what} encode followed by denoise, or denoise alone", where=where)
 
 
 def _check_placements(problem: CascadeProblem, plan: CascadePlan, where: str) -> None:
@@ -189,6 +218,23 @@ def _check_shapes(config: ModelConfig, iteration: ReplayIteration) -> None:
         except InputError as error:
             where = f"iteration {iteration.name}, micro-batch {batch.id}"
             raise InputError(error.what, where=where, hint=error.hint) from error
+
+
+def _check_sources(config: ModelConfig, iteration: ReplayIteration) -> None:
+    """Refuses tasks that do not fit what the clips have: files of latents, or something to encode.
+
+    A rehearsal reads no files.
+    """
+    for index, cascade in enumerate(iteration.problem.cascades):
+        batch, encoded = iteration.batch_of(index), iteration.is_encoded(index)
+        where = f"iteration {iteration.name}, micro-batch {cascade.id}"
+        bare = [clip.id for clip in batch.clips if not clip.latents]
+        if not encoded and bare and not isinstance(config, EmulatedConfig):
+            what = f"there is no encode task, and clip {bare[0]} has no latents"
+            raise InputError(what, where=where)
+        if encoded and len(bare) < batch.size:
+            what = "there is an encode task, but latents of clips are cached"
+            raise InputError(what, where=where, hint="planning these clips anew")
 
 
 def _check_degrees(config: ModelConfig, iteration: ReplayIteration, model: str) -> None:

@@ -19,6 +19,7 @@ from arachne_opt.executor.job import (
     ReplayJob,
 )
 from arachne_opt.executor.model_config import ModelChoice
+from arachne_opt.executor.options import CheckpointOptions, UpdateOptions
 from arachne_opt.fields import Fields
 from arachne_opt.workload import Clip, Iteration, MicroBatch, Shape
 
@@ -35,25 +36,28 @@ _PLAIN = (
     "timeout_factor",
     "timeout_floor_s",
     "save_parameters",
+    "opening_epoch",
+    "plan_folder",
 )
+_NESTED = ("update", "checkpoints")
 _BATCH = ("id", "frames", "height", "width", "clips")
-_CLIP = ("id", "frames", "height", "width", "path", "caption", "text_tokens", "fps")
+_CLIP = (
+    *("id", "frames", "height", "width", "path", "caption", "text_tokens", "fps"),
+    *("latents", "train_fps"),
+)
 
 
 def job_to_json(job: ReplayJob) -> dict[str, Any]:
     """JSON values that ``job_from_json`` reads back to an equal job."""
     plain = {key: getattr(job, key) for key in _PLAIN}
-    iterations = [
-        {
-            "name": it.name,
-            "micro_batches": [batch_to_json(batch) for batch in it.batches.micro_batches],
-            "problem": problem_to_json(it.problem),
-            "plan": it.plan.to_json(it.problem),
-        }
-        for it in job.iterations
-    ]
-    model = model_to_json(job.model)
-    return {"format": JOB_FORMAT, "model": model, "iterations": iterations, **plain}
+    return {
+        "format": JOB_FORMAT,
+        "model": model_to_json(job.model),
+        "iterations": [iteration_to_json(it) for it in job.iterations],
+        "opening": [iteration_to_json(it) for it in job.opening],
+        **plain,
+        **{key: asdict(getattr(job, key)) for key in _NESTED},
+    }
 
 
 def job_from_json(value: object, where: str = "job") -> ReplayJob:
@@ -63,14 +67,16 @@ def job_from_json(value: object, where: str = "job") -> ReplayJob:
         InputError: another format, an unknown or missing key, a wrong type, or a plan that does
             not fit its micro-batches.
     """
-    top = Fields(value, where, ("format", "model", "iterations", *_PLAIN))
+    top = Fields(value, where, ("format", "model", "iterations", "opening", *_PLAIN, *_NESTED))
     top.require_format(JOB_FORMAT)
     return ReplayJob(
         model=model_from_json(top.raw("model"), f"{where}: model"),
-        iterations=tuple(
-            _iteration(raw, f"{where}: iteration {index}")
-            for index, raw in enumerate(top.items("iterations"))
-        ),
+        iterations=_iterations(top, "iterations"),
+        opening=_iterations(top, "opening"),
+        opening_epoch=top.integer("opening_epoch", 0),
+        plan_folder=top.text("plan_folder", ""),
+        update=_update(top),
+        checkpoints=_checkpoints(top),
         weight_rule=top.text("weight_rule", "clip"),
         learning_rate=top.number("learning_rate", DEFAULT_LEARNING_RATE),
         weight_decay=top.number("weight_decay", DEFAULT_WEIGHT_DECAY),
@@ -112,6 +118,8 @@ def model_from_json(value: object, where: str) -> ModelChoice:
         overrides=overrides,
         checkpoint=fields.text("checkpoint", ""),
         seed=fields.integer("seed", 0),
+        checkpointing=_flag(fields, "checkpointing"),
+        emulated=_flag(fields, "emulated"),
     )
 
 
@@ -125,6 +133,8 @@ def batch_to_json(batch: MicroBatch) -> dict[str, Any]:
             "caption": clip.caption,
             "text_tokens": clip.text_tokens,
             "fps": clip.fps,
+            "latents": clip.latents,
+            "train_fps": clip.train_fps,
         }
         for clip in batch.clips
     ]
@@ -141,8 +151,21 @@ def batch_from_json(value: object, where: str) -> MicroBatch:
     return MicroBatch(id=fields.text("id"), shape=_shape(fields), clips=clips)
 
 
-def _iteration(value: object, where: str) -> ReplayIteration:
-    fields = Fields(value, where, ("name", "micro_batches", "problem", "plan"))
+def iteration_to_json(iteration: ReplayIteration) -> dict[str, Any]:
+    """An iteration with its plan as JSON values."""
+    batches = iteration.batches.micro_batches
+    return {
+        "name": iteration.name,
+        "micro_batches": [batch_to_json(batch) for batch in batches],
+        "problem": problem_to_json(iteration.problem),
+        "plan": iteration.plan.to_json(iteration.problem),
+        "plan_id": iteration.plan_id,
+    }
+
+
+def iteration_from_json(value: object, where: str) -> ReplayIteration:
+    """Reads an iteration back."""
+    fields = Fields(value, where, ("name", "micro_batches", "problem", "plan", "plan_id"))
     batches = tuple(
         batch_from_json(raw, f"{where}: micro-batch {index}")
         for index, raw in enumerate(fields.items("micro_batches"))
@@ -152,6 +175,42 @@ def _iteration(value: object, where: str) -> ReplayIteration:
         batches=Iteration(name=fields.text("name"), micro_batches=batches),
         problem=problem,
         plan=plan_from_json(fields.raw("plan"), problem),
+        plan_id=fields.text("plan_id", ""),
+    )
+
+
+def _iterations(top: Fields, key: str) -> tuple[ReplayIteration, ...]:
+    return tuple(
+        iteration_from_json(raw, f"{top.place(key)} {index}")
+        for index, raw in enumerate(top.items(key))
+    )
+
+
+def _table(top: Fields, key: str, kind: type[UpdateOptions | CheckpointOptions]) -> Fields:
+    """An optional table with the fields of a data class."""
+    value = top.raw(key) if key in top else {}
+    return Fields(value, top.place(key), tuple(kind.__dataclass_fields__))
+
+
+def _update(top: Fields) -> UpdateOptions:
+    fields = _table(top, "update", UpdateOptions)
+    return UpdateOptions(
+        sharding=fields.text("sharding", "zero1"),
+        precision=fields.text("precision", "fp32"),
+        schedule=fields.text("schedule", "constant"),
+        warmup_steps=fields.integer("warmup_steps", 0),
+        clip_norm=fields.number("clip_norm", 0.0),
+        ema_decay=fields.number("ema_decay", 0.0),
+    )
+
+
+def _checkpoints(top: Fields) -> CheckpointOptions:
+    fields = _table(top, "checkpoints", CheckpointOptions)
+    return CheckpointOptions(
+        folder=fields.text("folder", ""),
+        every=fields.integer("every", 0),
+        keep=fields.integer("keep", 2),
+        resume=bool(fields.raw("resume")) if "resume" in fields else False,
     )
 
 
@@ -163,6 +222,8 @@ def _clip(fields: Fields) -> Clip:
         caption=fields.text("caption", ""),
         text_tokens=fields.integer("text_tokens", 0),
         fps=fields.number("fps", 0.0),
+        latents=fields.text("latents", ""),
+        train_fps=fields.number("train_fps", 0.0),
     )
 
 
@@ -171,3 +232,7 @@ def _shape(fields: Fields) -> Shape:
         fields.integer(key, minimum=1) for key in ("frames", "height", "width")
     )
     return Shape(frames=frames, height=height, width=width)
+
+
+def _flag(fields: Fields, key: str) -> bool:
+    return key in fields and bool(fields.raw(key))

@@ -23,7 +23,8 @@ from arachne_opt.executor.failures import failure_of
 from arachne_opt.executor.job import ReplayJob, check_world_size
 from arachne_opt.executor.job_json import job_to_json, read_json
 from arachne_opt.executor.pixel_files import check_files
-from arachne_opt.executor.report import ReplayReport, report_from_json
+from arachne_opt.executor.report import IterationReport, ReplayReport, report_from_json
+from arachne_opt.executor.step_log import StepFollower, step_log_path
 
 # Rank 0 writes lines that begin like this on stdout; all other output is talk of libraries.
 PROGRESS_MARK = "arachne-progress "
@@ -33,14 +34,19 @@ _STOP_PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run is: ``done`` of ``total`` steps or measurements, and what the last one gave."""
+    """How far a run is: ``done`` of ``total`` steps or measurements, and what the last one gave.
+
+    ``note`` is what the user should see even where no progress is shown, such as a straggler.
+    """
 
     done: int
     total: int
     text: str
+    note: str = ""
 
 
 ProgressCallback = Callable[[Progress], None]
+StepCallback = Callable[[IterationReport], None]
 
 
 def compose(
@@ -50,6 +56,7 @@ def compose(
     *,
     nodes: int = 1,
     rendezvous: str = "",
+    max_restarts: int = 0,
 ) -> list[str]:
     """The torchrun command that runs a job file on ``world_size`` ranks.
 
@@ -59,6 +66,8 @@ def compose(
         report_path: where rank 0 writes the report.
         nodes: number of machines; the command is started once on each.
         rendezvous: ``host:port`` of the first machine, needed for more than one.
+        max_restarts: so often all ranks are started again after one failed; the environment then
+            needs ``TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1``.
 
     Raises:
         InputError: ranks that do not spread evenly, or no rendezvous for several machines.
@@ -67,7 +76,8 @@ def compose(
         raise InputError(f"{world_size} ranks do not spread evenly over {nodes} machines")
     if nodes > 1 and not rendezvous:
         raise InputError("several machines need a meeting point", hint="--rendezvous HOST:PORT")
-    command = [sys.executable, "-m", "torch.distributed.run", "--max-restarts=0"]
+    command = [sys.executable, "-m", "torch.distributed.run"]
+    command.append(f"--max-restarts={max_restarts}")
     command.append(f"--nproc-per-node={world_size // nodes}")
     if nodes == 1:
         command += ["--standalone", "--local-addr=127.0.0.1"]
@@ -81,7 +91,9 @@ def run_local(
     world_size: int,
     *,
     on_progress: ProgressCallback | None = None,
+    on_step: StepCallback | None = None,
     folder: Path | None = None,
+    max_restarts: int = 0,
 ) -> ReplayReport:
     """The report of a job run by ``world_size`` processes on this machine.
 
@@ -89,7 +101,10 @@ def run_local(
         job: what to run.
         world_size: number of processes, the number of devices that the plans are for.
         on_progress: called after every step.
+        on_step: called after every step with what it measured.
         folder: where job, report and errors are kept; a temporary folder where None.
+        max_restarts: so often the ranks are started again when one fails; they go on from the
+            newest checkpoint.
 
     Raises:
         InputError: a plan for another world size, or a pixel file that is missing or unreadable.
@@ -100,7 +115,14 @@ def run_local(
         check_files(iteration.batches.micro_batches)
     if job.save_parameters and not Path(job.save_parameters).resolve().parent.is_dir():
         raise InputError("the folder for the parameters does not exist", where=job.save_parameters)
-    value = launch(job_to_json(job), world_size, on_progress=on_progress, folder=folder)
+    value = launch(
+        job_to_json(job),
+        world_size,
+        on_progress=on_progress,
+        on_step=on_step,
+        folder=folder,
+        max_restarts=max_restarts,
+    )
     return report_from_json(value)
 
 
@@ -109,22 +131,39 @@ def launch(
     world_size: int,
     *,
     on_progress: ProgressCallback | None = None,
+    on_step: StepCallback | None = None,
     folder: Path | None = None,
+    max_restarts: int = 0,
 ) -> object:
     """The JSON value that the ranks of a job (given as JSON) report."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="arachne-") as made:
-            return launch(job, world_size, on_progress=on_progress, folder=Path(made))
+            return launch(
+                job,
+                world_size,
+                on_progress=on_progress,
+                on_step=on_step,
+                folder=Path(made),
+                max_restarts=max_restarts,
+            )
     job_path, report_path = folder / "job.json", folder / "report.json"
     try:
         job_path.write_text(json.dumps(job), encoding="utf-8")
-        for old in (report_path, *folder.glob(f"{report_path.name}.error.*")):
+        for old in (report_path, *folder.glob(f"{report_path.name}.*")):
             old.unlink(missing_ok=True)
     except OSError as error:
         raise RunError(f"cannot write the job: {error}", where=str(folder)) from error
-    command = compose(job_path, world_size, report_path)
+    command = compose(job_path, world_size, report_path, max_restarts=max_restarts)
+    follower = StepFollower(step_log_path(report_path))
+
+    def on_line(progress: Progress) -> None:
+        if on_progress is not None:
+            on_progress(progress)
+        for report in follower.new() if on_step is not None else ():
+            on_step(report)
+
     with (folder / "stderr.txt").open("w+", encoding="utf-8", errors="replace") as stderr:
-        code = _run(command, _environment(world_size, job), stderr, on_progress)
+        code = _run(command, _environment(world_size, job), stderr, on_line)
         stderr.seek(0)
         last_words = stderr.read()
     if code != 0:
@@ -143,7 +182,7 @@ def _run(
     command: list[str],
     environment: dict[str, str],
     stderr: IO[str],
-    on_progress: ProgressCallback | None,
+    on_progress: ProgressCallback,
 ) -> int:
     """The exit code of the command; stops all its ranks when it is interrupted."""
     # Its own session: Ctrl-C reaches this process alone, which then stops the ranks in order.
@@ -158,7 +197,7 @@ def _run(
     assert process.stdout is not None  # asked for with PIPE
     try:
         for line in process.stdout:
-            if line.startswith(PROGRESS_MARK) and on_progress is not None:
+            if line.startswith(PROGRESS_MARK):
                 on_progress(Progress(**json.loads(line.removeprefix(PROGRESS_MARK))))
         return process.wait()
     finally:
@@ -187,6 +226,10 @@ def _environment(world_size: int, job: dict[str, Any]) -> dict[str, str]:
         environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     threads = threads_for(world_size, job["threads_per_rank"])
     environment["OMP_NUM_THREADS"] = str(threads)
+    # Without it a restarted rank would read what the ranks before it left in the store.
+    environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+    # NCCL keeps its last collectives in memory, for the watchdog to write down.
+    environment.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000")
     if sys.platform == "linux":
         # All ranks are here: do not depend on how the machine's name resolves.
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")

@@ -16,14 +16,26 @@ from arachne_opt.workload import Shape
 
 REPORT_FORMAT = "arachne.replay-report/1"
 
+_PLAIN = ("model", "world_size", "device", "threads_per_rank", "weight_rule", "emulated")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSpan:
-    """When one rank of a group worked on a task."""
+    """When one rank of a group worked on a task.
+
+    Args:
+        exchange_us: the part of it in exchanges with the group, waiting included; 0 where unknown.
+    """
 
     rank: int
     start_us: int
     end_us: int
+    exchange_us: int = 0
+
+    @property
+    def own_us(self) -> int:
+        """Time without the exchanges: what this rank needed by itself."""
+        return max(0, self.end_us - self.start_us - self.exchange_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +45,7 @@ class TaskReport:
     Args:
         penalty_ppm: planned slow-down of the group; a measurement without it is the task alone.
         handoff_bytes: what was sent to this task's ranks from the task before.
+        handoff_wait_us: longest time that one of them waited for it.
         ranks: measured spans, one per rank of the group.
     """
 
@@ -47,6 +60,7 @@ class TaskReport:
     planned_end_us: int
     ranks: tuple[RankSpan, ...]
     handoff_bytes: int = 0
+    handoff_wait_us: int = 0
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -75,9 +89,13 @@ class IterationReport:
 
     Args:
         measured_us: from the common start to the end of the last task.
-        sync_us: gradient synchronisation of the slowest rank.
+        sync_us: from the end of the last task until the slowest rank had the summed gradients.
         optimizer_us: optimizer step of the slowest rank.
         overhead_us: mean time per task that the slowest rank spent on neither a task nor waiting.
+        gradient_norm: of the whole gradient, before clipping.
+        learning_rate: of this step.
+        left_out: clips whose files could not be used, each with the reason; they did not count.
+        plan_id: the plan in the database that was followed; empty where it is not kept.
     """
 
     name: str
@@ -89,6 +107,26 @@ class IterationReport:
     optimizer_us: int
     overhead_us: int
     tasks: tuple[TaskReport, ...]
+    gradient_norm: float = 0.0
+    learning_rate: float = 0.0
+    plan_id: str = ""
+    left_out: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def clips(self) -> int:
+        """Clips that were trained."""
+        return sum(task.clips for task in self.tasks if task.task == "denoise")
+
+    @property
+    def step_us(self) -> int:
+        """The whole step."""
+        return self.measured_us + self.sync_us + self.optimizer_us
+
+    def idle_share(self, world_size: int) -> float:
+        """Part of the ranks' time until the end of the last task in which they ran no task."""
+        busy = sum(span.end_us - span.start_us for task in self.tasks for span in task.ranks)
+        whole = self.measured_us * world_size
+        return max(0.0, 1 - busy / whole) if whole else 0.0
 
     @property
     def handoff_bytes(self) -> int:
@@ -103,7 +141,12 @@ class IterationReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """The whole run."""
+    """The whole run.
+
+    Args:
+        notes: what the user should know, such as a checkpoint that could not be kept.
+        emulated: tasks slept instead of computing; no time here is one of a training.
+    """
 
     model: str
     world_size: int
@@ -111,16 +154,24 @@ class ReplayReport:
     threads_per_rank: int
     weight_rule: str
     iterations: tuple[IterationReport, ...]
+    notes: tuple[str, ...] = ()
+    emulated: bool = False
 
 
 def report_to_json(report: ReplayReport) -> dict[str, Any]:
     """JSON values that ``report_from_json`` reads back to an equal report."""
-    value = asdict(report)
-    for row, iteration in zip(value["iterations"], report.iterations, strict=True):
-        row["handoff_bytes"] = iteration.handoff_bytes
-        for line, task in zip(row["tasks"], iteration.tasks, strict=True):
-            line["start_us"], line["end_us"] = task.start_us, task.end_us
-    return {"format": REPORT_FORMAT, **value}
+    value = {key: getattr(report, key) for key in _PLAIN}
+    rows = [iteration_report_to_json(iteration) for iteration in report.iterations]
+    return {"format": REPORT_FORMAT, **value, "notes": list(report.notes), "iterations": rows}
+
+
+def iteration_report_to_json(iteration: IterationReport) -> dict[str, Any]:
+    """One step as JSON values."""
+    row = asdict(iteration)
+    row["handoff_bytes"] = iteration.handoff_bytes
+    for line, task in zip(row["tasks"], iteration.tasks, strict=True):
+        line["start_us"], line["end_us"] = task.start_us, task.end_us
+    return row
 
 
 def report_from_json(value: object) -> ReplayReport:
@@ -132,21 +183,27 @@ def report_from_json(value: object) -> ReplayReport:
     if not isinstance(value, dict) or value.get("format") != REPORT_FORMAT:
         raise InputError(f"not a report of format {REPORT_FORMAT!r}")
     try:
-        iterations = tuple(_iteration(row) for row in value["iterations"])
-        rest = {k: v for k, v in value.items() if k not in ("format", "iterations")}
-        return ReplayReport(iterations=iterations, **rest)
+        iterations = tuple(iteration_report_from_json(row) for row in value["iterations"])
+        rest = {k: v for k, v in value.items() if k not in ("format", "iterations", "notes")}
+        notes = tuple(map(str, value.get("notes", ())))
+        return ReplayReport(iterations=iterations, notes=notes, **rest)
     except (KeyError, TypeError) as error:
         raise InputError(f"malformed report: {error}") from error
 
 
 def run_records(report: ReplayReport, plan_ids: Sequence[str]) -> tuple[RunRecord, ...]:
-    """One record per step; ``plan_ids`` names the stored plan of each of the job's iterations."""
+    """One record per step.
+
+    Args:
+        report: of the run.
+        plan_ids: stored plan of each of the job's iterations, for steps that name none.
+    """
     whole = {k: v for k, v in report_to_json(report).items() if k != "iterations"}
     rows = report_to_json(report)["iterations"]
     return tuple(
         RunRecord(
-            plan_id=plan_ids[iteration.step % len(plan_ids)],
-            status="done",
+            plan_id=iteration.plan_id or plan_ids[iteration.step % len(plan_ids)],
+            status="emulated" if report.emulated else "done",
             world_size=report.world_size,
             planned_us=iteration.planned_us,
             measured_us=iteration.measured_us,
@@ -182,11 +239,13 @@ def measurements(report: ReplayReport, *, skip_steps: int = 0) -> tuple[Measurem
     )
 
 
-def _iteration(row: dict[str, Any]) -> IterationReport:
+def iteration_report_from_json(row: dict[str, Any]) -> IterationReport:
+    """Reads one step back; a missing key is a KeyError or TypeError."""
     derived = ("handoff_bytes",)
     tasks = tuple(_task(line) for line in row["tasks"])
-    rest = {k: v for k, v in row.items() if k not in ("tasks", *derived)}
-    return IterationReport(tasks=tasks, **rest)
+    left_out = tuple((str(clip), str(why)) for clip, why in row.get("left_out", ()))
+    rest = {k: v for k, v in row.items() if k not in ("tasks", "left_out", *derived)}
+    return IterationReport(tasks=tasks, left_out=left_out, **rest)
 
 
 def _task(line: dict[str, Any]) -> TaskReport:

@@ -10,11 +10,12 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from arachne_opt.errors import ArachneError, InputError, RunError
-from arachne_opt.executor.failures import write_failure
+from arachne_opt.executor.failures import hopeless, write_failure
 from arachne_opt.executor.job_json import JOB_FORMAT, job_from_json, read_json
 from arachne_opt.executor.launch import PROGRESS_MARK, threads_for
 from arachne_opt.executor.measure import (
@@ -22,60 +23,78 @@ from arachne_opt.executor.measure import (
     measure_job_from_json,
     measurements_to_json,
 )
+from arachne_opt.executor.narrator import Narrator
+from arachne_opt.executor.positions import PositionBoard
 from arachne_opt.executor.report import report_to_json
+from arachne_opt.executor.step_log import StepLog, step_log_path
 from arachne_opt.executor.watchdog import Watchdog
 from arachne_opt.units import format_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What torchrun told this rank; ``attempt`` counts the restarts so far."""
+
+    report_path: Path
+    rank: int
+    world_size: int
+    attempt: int
 
 
 def main(arguments: list[str]) -> NoReturn:
     """Runs this rank's share of a job and ends the process: code 0, or that of the error."""
     job_path, report_path = Path(arguments[0]), Path(arguments[1])
     rank = int(os.environ["RANK"])
+    run = Run(
+        report_path=report_path,
+        rank=rank,
+        world_size=int(os.environ["WORLD_SIZE"]),
+        attempt=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+    )
     threading.Thread(target=_leave_with_parent, daemon=True, name="arachne-parent").start()
     try:
-        _run(job_path, report_path, rank)
+        _run(job_path, run)
     except Exception as error:
-        _fail(report_path, rank, error)
+        _fail(run, error)
     # A normal exit would take down torch's threads in an order that now and then aborts.
     os._exit(0)
 
 
-def _run(job_path: Path, report_path: Path, rank: int) -> None:
+def _run(job_path: Path, run: Run) -> None:
     """Reads the job and runs it as what it says it is."""
+    if run.attempt and (error := hopeless(run.report_path, run.attempt)) is not None:
+        raise error
     value = read_json(job_path)
     kind = value.get("format") if isinstance(value, dict) else None
     runners = {JOB_FORMAT: _replay, MEASURE_FORMAT: _measure}
     if kind not in runners:
         known = " or ".join(runners)
         raise InputError(f"unknown job format {kind!r}", where=str(job_path), hint=known)
-    report = runners[kind](value, report_path, rank)
-    if rank == 0:
-        partial = report_path.with_name(report_path.name + ".partial")
+    report = runners[kind](value, run)
+    if run.rank == 0:
+        partial = run.report_path.with_name(run.report_path.name + ".partial")
         partial.write_text(json.dumps(report), encoding="utf-8")
-        partial.replace(report_path)
+        partial.replace(run.report_path)
 
 
-def _replay(value: object, report_path: Path, rank: int) -> dict[str, Any] | None:
-    from arachne_opt.executor.cascade_runner import RankTrace
+def _replay(value: object, run: Run) -> dict[str, Any] | None:
     from arachne_opt.executor.trainer import CascadeTrainer
 
     job = job_from_json(value)
     _set_up(job.device, job.threads_per_rank, job.iteration_timeout_s)
-
-    def on_step(step: int, trace: RankTrace) -> None:
-        iteration = job.iteration_of(step)
-        took = format_seconds(trace.makespan_us)
-        planned = format_seconds(iteration.plan.makespan_us)
-        text = f"{iteration.name}: loss {trace.loss:.6g}, {took} (planned {planned})"
-        _progress(rank, step + 1, job.steps, text)
-
-    trainer = CascadeTrainer(job, watchdog=_watchdog(report_path, rank))
-    report = trainer.run(on_step)
+    trainer = CascadeTrainer(job, watchdog=_watchdog(run), resume=run.attempt > 0)
+    if run.rank != 0:
+        trainer.run()
+        _part()
+        return None
+    narrator = Narrator(trainer, StepLog(step_log_path(run.report_path)), _progress)
+    report = trainer.run(narrator.tell)
     _part()
-    return report_to_json(report) if report is not None else None
+    assert report is not None  # rank 0 has it
+    return report_to_json(narrator.whole(report))
 
 
-def _measure(value: object, report_path: Path, rank: int) -> dict[str, Any] | None:
+def _measure(value: object, run: Run) -> dict[str, Any] | None:
     from arachne_opt.executor.measure_worker import TIMEOUT_S, Meter
     from arachne_opt.records import Measurement
 
@@ -86,9 +105,10 @@ def _measure(value: object, report_path: Path, rank: int) -> dict[str, Any] | No
     def on_done(number: int, row: Measurement) -> None:
         shape = f"{row.batch}x{row.frames}x{row.height}x{row.width}"
         text = f"{row.task} {shape} at degree {row.degree}: {format_seconds(row.duration_us)}"
-        _progress(rank, number, total, text)
+        if run.rank == 0:
+            _progress(number, total, text)
 
-    rows = Meter(job, _watchdog(report_path, rank)).run(on_done)
+    rows = Meter(job, _watchdog(run)).run(on_done)
     _part()
     return measurements_to_json(rows)
 
@@ -113,25 +133,37 @@ def _part() -> None:
         meet()
 
 
-def _watchdog(report_path: Path, rank: int) -> Watchdog:
+def _watchdog(run: Run) -> Watchdog:
     def expire(error: RunError) -> None:
         faulthandler.dump_traceback(all_threads=True)
-        write_failure(report_path, rank, error)
+        _keep_flight_record(run)
+        write_failure(run.report_path, run.rank, error, run.attempt)
         os._exit(error.exit_code)
 
-    return Watchdog(rank, expire)
+    board = PositionBoard(run.report_path, run.world_size, run.attempt)
+    return Watchdog(run.rank, expire, board)
 
 
-def _progress(rank: int, done: int, total: int, text: str) -> None:
-    if rank == 0:
-        line = json.dumps({"done": done, "total": total, "text": text})
-        sys.stdout.write(f"{PROGRESS_MARK}{line}\n")
-        sys.stdout.flush()
+def _keep_flight_record(run: Run) -> None:
+    """Writes NCCL's last collectives beside the report, where there is NCCL."""
+    from arachne_opt.executor.distributed import flight_record
+
+    record = flight_record()
+    if record is not None:
+        path = run.report_path.with_name(f"{run.report_path.name}.nccl.{run.rank}")
+        with suppress(OSError):
+            path.write_bytes(record)
 
 
-def _fail(report_path: Path, rank: int, error: Exception) -> NoReturn:
+def _progress(done: int, total: int, text: str, note: str = "") -> None:
+    line = json.dumps({"done": done, "total": total, "text": text, "note": note})
+    sys.stdout.write(f"{PROGRESS_MARK}{line}\n")
+    sys.stdout.flush()
+
+
+def _fail(run: Run, error: Exception) -> NoReturn:
     with suppress(OSError):  # a full disk; the words on stderr are left
-        write_failure(report_path, rank, error)
+        write_failure(run.report_path, run.rank, error, run.attempt)
     traceback.print_exception(error)
     sys.stderr.flush()
     # A normal exit would wait for collectives that no peer will ever join.

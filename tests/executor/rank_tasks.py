@@ -25,16 +25,17 @@ def train(rank: int, jobs: list[ReplayJob]) -> list[Any]:
     results = []
     for job in jobs:
         trainer = CascadeTrainer(job)
-        named = dict(trainer.adapter.transformer.named_parameters())
-        losses, gradients, traces = [], [], []
-        for step in range(job.steps):
-            traces.append(trainer.train_step(step))
-            losses.append(traces[-1].loss)
+        reports, gradients = [], []
+        for step in trainer.steps:
+            reports.append(trainer.train_step(step))
+            summed = trainer.update.gradients()
             if rank == 0:
-                gradients.append({name: p.grad.clone().numpy() for name, p in named.items()})
-        report = trainer._report(traces)
-        parameters = {name: p.detach().numpy() for name, p in named.items()}
-        results.append((losses, gradients, parameters, report, trainer.pool.made))
+                gradients.append({name: g.clone().numpy() for name, g in summed.items()})
+        names = set(dict(trainer.adapter.transformer.named_parameters()))
+        weights = trainer.update.weights()
+        parameters = {name: weights[name].numpy() for name in names}
+        losses = [report.loss for report in reports]
+        results.append((losses, gradients, parameters, trainer._report(reports), trainer.pool.made))
     return results
 
 
