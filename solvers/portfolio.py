@@ -91,7 +91,7 @@ def _solve(
 ) -> Result:
     """The common way: infeasible or digest, simple bound, list schedules, then the search."""
     if binding := binding_limits(problem):
-        return _infeasible(limits, clock, name, binding)
+        return infeasible(limits, clock, name, binding)
     digest = Digest(problem)
     best = Incumbent(digest, clock, on_progress)
     best.raise_bound(lower_bound(digest), "bounds")
@@ -148,7 +148,7 @@ def _versions(solver: str) -> dict[str, str]:
     return versions
 
 
-def _infeasible(limits: Limits, clock: Clock, solver: str, binding: tuple[str, ...]) -> Result:
+def infeasible(limits: Limits, clock: Clock, solver: str, binding: tuple[str, ...]) -> Result:
     """The result for a problem without any plan, with the limits that bind."""
     return Result(
         status=Status.INFEASIBLE,

@@ -19,7 +19,14 @@ from arachne_opt.solvers.baselines.uniform import (
     bucketed_data_parallel,
     megatron_uniform,
 )
-from arachne_opt.solvers.portfolio import solve_by_list, solve_cascade, solve_exactly
+from arachne_opt.solvers.cascade.digest import binding_limits
+from arachne_opt.solvers.clock import Clock
+from arachne_opt.solvers.portfolio import (
+    infeasible,
+    solve_by_list,
+    solve_cascade,
+    solve_exactly,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +55,32 @@ class NamedSolver:
         )
 
 
-def _by_rule(rule: Callable[[CascadeProblem, Limits], Result]) -> Callable[..., Result]:
+def _by_rule(
+    name: str, rule: Callable[[CascadeProblem, Limits], Result]
+) -> dict[str, Callable[..., Result]]:
     """A peer's rule as a solver: it answers at once, so that progress and stop do not matter."""
 
     def solve(problem: CascadeProblem, limits: Limits, **_: object) -> Result:
+        if binding := binding_limits(problem):
+            return infeasible(limits, Clock(limits), name, binding)
         return rule(problem, limits)
 
-    return solve
+    return {name: solve}
 
+
+SEARCHES = ("portfolio", "list", "cpsat")  # the others are peers' rules, which may not apply
 
 _SOLVERS: dict[str, Callable[..., Result]] = {
     "portfolio": solve_cascade,
     "list": solve_by_list,
     "cpsat": solve_exactly,
-    "megatron-uniform": _by_rule(megatron_uniform),
-    "bucketed-dp": _by_rule(bucketed_data_parallel),
-    "best-uniform": _by_rule(best_uniform),
-    "flex-sp": _by_rule(flex_sp),
-    "flex-sp-milp": _by_rule(flex_sp_milp),
-    "knapformer": _by_rule(knapformer),
-    "dynamic-cp": _by_rule(dynamic_cp),
+    **_by_rule("megatron-uniform", megatron_uniform),
+    **_by_rule("bucketed-dp", bucketed_data_parallel),
+    **_by_rule("best-uniform", best_uniform),
+    **_by_rule("flex-sp", flex_sp),
+    **_by_rule("flex-sp-milp", flex_sp_milp),
+    **_by_rule("knapformer", knapformer),
+    **_by_rule("dynamic-cp", dynamic_cp),
 }
 
 

@@ -201,6 +201,8 @@ class Search:
         tasks = len(self._digest.tasks)
         pods = Pods(self._digest, round(self._best.bound_us * _POD_TARGET), self._limits.seed)
         pods.start(lambda count: self._spent(_POD_SHARE * limit * count / tasks))
+        if not pods.pods:
+            return
         self._best.offer(pods.schedule(), "pods")
         begin = self._spent_squared
         while not self._over() and len(pods.pods) > 1:

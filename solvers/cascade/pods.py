@@ -6,14 +6,13 @@ annealed, and then the slowest pod trades cascades with others as long as that s
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.cascade.annealing import Annealer, Cooling, Spent
-from arachne_opt.solvers.cascade.bounds import Pick
+from arachne_opt.solvers.cascade.bounds import Pick, lower_bound
 from arachne_opt.solvers.cascade.decoder import ONE_NODE, TWO_NODES, FastDecoder, State
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.list_schedule import cascade_fronts, list_schedules
@@ -23,6 +22,8 @@ from arachne_opt.solvers.cascade.schedule import Run, Schedule, in_start_order, 
 _POD_DEVICES = 16
 _WIDEST_TIMES = 2
 _MERGED_TIMES = 3
+# A trade that comes below the limit by this factor needs no more search.
+_CLEARLY = 0.985
 # Pairs of cascades looked at for one trade.
 _PAIRS = 24
 _COOLING = Cooling(hot=0.01, cold=0.0005, across=0.1)
@@ -59,22 +60,35 @@ class Pods:
         return fitting[-1] if fitting else front[0]
 
     def start(self, begin: Begin) -> None:
-        """Deals nodes and cascades into pods and anneals each."""
+        """Deals nodes and cascades into pods and anneals each; none where one fits no pod."""
         for nodes, cascades in self._deal():
             tasks = sum(len(self._digest.cascades[c]) for c in cascades)
-            self.pods.append(self._solve(nodes, cascades, begin(tasks)))
+            pod = self._solve(nodes, cascades, begin(tasks))
+            assert pod is not None  # cascades are dealt to pods that can run them
+            self.pods.append(pod)
 
     def _deal(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         """Nodes and cascades per pod: cascades by falling device time to the least loaded pod."""
         groups = self._node_groups()
         room = [sum(self._digest.nodes[n].size for n in group) for group in groups]
-        heap = [(0.0, g) for g in range(len(groups))]
+        load = [0.0] * len(groups)
         rows: list[list[int]] = [[] for _ in groups]
         for c in sorted(range(len(self._area)), key=lambda c: (-self._area[c], c)):
-            load, g = heapq.heappop(heap)
+            able = [g for g in range(len(groups)) if self._can_run(groups[g], c)]
+            if not able:
+                return []
+            g = min(able, key=lambda g: (load[g], g))
             rows[g].append(c)
-            heapq.heappush(heap, (load + self._area[c] / room[g], g))
+            load[g] += self._area[c] / room[g]
         return [(group, tuple(row)) for group, row in zip(groups, rows, strict=True) if row]
+
+    def _can_run(self, nodes: tuple[int, ...], cascade: int) -> bool:
+        """Whether the nodes have a wide enough group for every task of a cascade."""
+        count = [0] * len(self._digest.kind_names)
+        for n in nodes:
+            count[self._digest.nodes[n].kind] += self._digest.nodes[n].size
+        tasks = (self._digest.tasks[i] for i in self._digest.cascades[cascade])
+        return all(any(m.degree <= count[m.kind] for m in t.modes) for t in tasks)
 
     def _node_groups(self) -> list[tuple[int, ...]]:
         """Nodes of every type dealt in turn, so that all pods have about the same mix."""
@@ -95,13 +109,20 @@ class Pods:
         cascades: tuple[int, ...],
         spent: Spent,
         before: Sequence[Run] = (),
-    ) -> Pod:
-        """A pod with an annealed schedule, from the best list schedule or from earlier runs."""
+        limit_us: int | None = None,
+    ) -> Pod | None:
+        """A pod with an annealed schedule, from the best list schedule or from earlier runs.
+
+        With a limit the search ends as soon as it is clearly met; None where it cannot be met.
+        """
+        if not all(self._can_run(nodes, c) for c in cascades):
+            return None
         part = part_of(self._digest, nodes, cascades)
-        fair_us = sum(self._area[c] for c in cascades) // sum(
-            self._digest.nodes[n].size * self._price for n in nodes
-        )
-        found = [min(list_schedules(part, max(1, fair_us)), key=lambda s: s.key)]
+        bound_us = lower_bound(part)
+        if limit_us is not None and bound_us >= limit_us:
+            return None
+        found = [min(list_schedules(part, bound_us), key=lambda s: s.key)]
+        enough_us = 0 if limit_us is None else max(bound_us, round(limit_us * _CLEARLY))
         decoder = FastDecoder(part)
         state = decoder.state_of(found[0])
         if before:
@@ -110,9 +131,15 @@ class Pods:
                 state = warm
         annealer = Annealer(decoder, self._random.randrange(1 << 30), found.append)
         annealer.note_best(found[0].makespan_us)
-        annealer.round(state, _COOLING, spent)
+        annealer.round(
+            state,
+            _COOLING,
+            lambda placed: 1.0 if found[-1].makespan_us <= enough_us else spent(placed),
+        )
         best = min(found, key=lambda s: s.key)
-        return self._pod(part, best, nodes, cascades)
+        if limit_us is not None and best.makespan_us >= limit_us:
+            return None
+        return self._pod(best, nodes, cascades)
 
     def _warm_state(
         self,
@@ -160,7 +187,6 @@ class Pods:
 
     def _pod(
         self,
-        part: Digest,
         schedule: Schedule,
         nodes: tuple[int, ...],
         cascades: tuple[int, ...],
@@ -168,7 +194,6 @@ class Pods:
         devices = [d for n in nodes for d in self._digest.nodes[n].devices]
         tasks = [i for c in cascades for i in self._digest.cascades[c]]
         runs = tuple((tasks[i], tuple(devices[d] for d in group)) for i, group in schedule.runs)
-        assert len(runs) == len(part.tasks)
         return Pod(nodes=nodes, cascades=cascades, runs=runs, makespan_us=schedule.makespan_us)
 
     def schedule(self) -> Schedule:
@@ -185,9 +210,10 @@ class Pods:
         limit = self.pods[slow].makespan_us
         fresh = []
         for pod, row in zip((self.pods[slow], self.pods[other]), rows, strict=True):
-            fresh.append(self._solve(pod.nodes, row, begin(len(pod.runs)), pod.runs))
-            if fresh[-1].makespan_us >= limit:
+            made = self._solve(pod.nodes, row, begin(len(pod.runs)), pod.runs, limit)
+            if made is None:
                 return False
+            fresh.append(made)
         self.pods[slow], self.pods[other] = fresh
         return True
 
@@ -200,8 +226,8 @@ class Pods:
             return False
         runs = sorted((*a.runs, *b.runs), key=lambda run: self._position(a, b, run))
         cascades = tuple(sorted((*a.cascades, *b.cascades)))
-        joined = self._solve(nodes, cascades, begin(2 * len(runs)), runs)
-        if joined.makespan_us >= a.makespan_us:
+        joined = self._solve(nodes, cascades, begin(2 * len(runs)), runs, a.makespan_us)
+        if joined is None:
             return False
         self.pods = [p for p in self.pods if p not in (a, b)] + [joined]
         return True
