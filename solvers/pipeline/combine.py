@@ -100,7 +100,10 @@ class Combiner:
     def _across_s(self, count: int) -> Floats:
         table = self.bench.across_table(count)
         return np.array(
-            [max(table[a, b] for a, b in zip(c.cuts, c.cuts[1:], strict=False)) for c in self.columns]
+            [
+                max(table[a, b] for a, b in zip(c.cuts, c.cuts[1:], strict=False))
+                for c in self.columns
+            ]
         )
 
     def _limits(self, exchange: Floats) -> list[float]:

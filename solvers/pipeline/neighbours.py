@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from arachne_opt.costs.pipeline.base import Ints
 
 Template = tuple[int, ...]
@@ -14,8 +16,9 @@ def neighbours(
 ) -> Iterator[Template]:
     """Every template one change away that fits the devices.
 
-    Changes: another option for a stage or for all stages of an option, a stage more or less (with
-    or without another option for one of the rest), two stages exchanged, a stage moved.
+    Changes: another option for a stage or for all stages of an option, two stages in place of one,
+    a stage more or less (with or without another option for one of the rest), two stages
+    exchanged, a stage moved.
     """
     options = range(len(usage))
     used = usage[list(template)].sum(axis=0)
@@ -24,6 +27,7 @@ def neighbours(
     yield from _all_replaced(template, usage, limits)
     yield from _reordered(template)
     if len(template) < most_stages:
+        yield from _split(template, usage, limits)
         free = (used + usage <= limits).all(axis=1).nonzero()[0]
         yield from _inserted(template, free.tolist())
     if len(template) > 1:
@@ -48,6 +52,18 @@ def _all_replaced(template: Template, usage: Ints, limits: Ints) -> Iterator[Tem
         after = used + template.count(old) * (usage - usage[old])
         for new in (after <= limits).all(axis=1).nonzero()[0].tolist():
             yield tuple(new if o == old else o for o in template)
+
+
+def _split(template: Template, usage: Ints, limits: Ints) -> Iterator[Template]:
+    """Two stages on the types of one."""
+    used = usage[list(template)].sum(axis=0)
+    for i, old in enumerate(template):
+        if i > 0 and template[i - 1] == old:
+            continue  # the same as splitting the stage before
+        alike = ((usage > 0) <= (usage[old] > 0)).all(axis=1).nonzero()[0]
+        after = used - usage[old] + usage[alike][:, None] + usage[alike][None]
+        for n, m in np.argwhere((after <= limits).all(axis=2)).tolist():
+            yield (*template[:i], int(alike[n]), int(alike[m]), *template[i + 1 :])
 
 
 def _replaced_after_removal(

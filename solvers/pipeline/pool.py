@@ -58,7 +58,10 @@ def _wishes(bench: Workbench, bound: WorkBound, best_s: float) -> Iterator[_Wish
         return
     owner = np.concatenate([np.full(len(r.load_s), i) for i, r in enumerate(parts)])
     row = np.concatenate([np.arange(len(r.load_s)) for r in parts])
-    used, stages = np.concatenate([r.used for r in parts]), np.concatenate([r.stages for r in parts])
+    used, stages = (
+        np.concatenate([r.used for r in parts]),
+        np.concatenate([r.stages for r in parts]),
+    )
     batch = np.array([r.batch for r in parts])[owner]
     load = np.concatenate([r.load_s for r in parts])
     across = bench.across_table(2)

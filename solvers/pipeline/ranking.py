@@ -18,10 +18,12 @@ from arachne_opt.pipeline.tables import Port
 from arachne_opt.solvers.pipeline.options import Space, node_width
 
 _MESSAGE_BYTES = 50e6  # a usual share of a gradient ring, to read its bandwidth
-_MOST_BLOCKS = 3
+MOST_BLOCKS = 3
 _SPLIT_ROW = 0.3
 _FEW_ATOMS = 6
 _PER_DEVICES = 2
+_PAIR_CELLS = 400  # choices of atom and stages of a block, beyond which some are left out
+_TRIPLE_CELLS = 60
 _TRIPLE_STAGES = 8  # stages of a block where three types take part
 
 
@@ -94,15 +96,17 @@ class Ranking:
             return [b for b in range(1, min(most, samples) + 1) if samples % b == 0]
         return list(range(1, min(most, samples) + 1))
 
-    def rank(self, batch: int, microbatches: int, limits: Ints, keep: int) -> Ranked:
+    def rank(
+        self, batch: int, microbatches: int, limits: Ints, keep: int, most_blocks: int = MOST_BLOCKS
+    ) -> Ranked:
         """The best block templates of a batch under device limits (by place)."""
-        found = self._all(batch, limits)
+        found = self._all(batch, limits, most_blocks)
         order = np.argsort(found.estimate_s(microbatches), kind="stable")
         return found.take(order[:keep])
 
     def frontier(self, batch: int, limits: Ints) -> Ranked:
         """For every number of devices of each place the templates of the least load."""
-        found = self._all(batch, limits)
+        found = self._all(batch, limits, MOST_BLOCKS if len(limits) < MOST_BLOCKS else 2)
         key = found.used @ np.cumprod(np.concatenate([[1], limits[:-1] + 1]))
         order = np.lexsort((found.load_s, key))
         key = key[order]
@@ -110,13 +114,13 @@ class Ranking:
         kept[_PER_DEVICES:] = key[_PER_DEVICES:] != key[:-_PER_DEVICES]
         return found.take(order[kept])
 
-    def _all(self, batch: int, limits: Ints) -> Ranked:
+    def _all(self, batch: int, limits: Ints, most_blocks: int) -> Ranked:
         count = batch // self.microbatch
         fits = (batch % self.microbatch == 0) & (count % self.ep == 0)
         fits &= count * self.tp <= np.minimum(self.room, limits[self.place])
         found: list[Ranked] = []
         places = [p for p in range(len(limits)) if fits[self.place == p].any()]
-        for size in range(1, min(len(places), _MOST_BLOCKS) + 1):
+        for size in range(1, min(len(places), most_blocks) + 1):
             for order in permutations(places, size):
                 atoms = [self._useful(np.flatnonzero(fits & (self.place == p))) for p in order]
                 found.append(self._of_order(batch, limits, order, atoms))
@@ -158,15 +162,16 @@ class Ranking:
     ) -> tuple[Ints, Ints]:
         """Atom and stages of each block, for all combinations that the limits allow."""
         singles = []
+        most_singles = _TRIPLE_CELLS if len(order) > 2 else _PAIR_CELLS
         for place, mine in zip(order, atoms, strict=True):
             devices = batch // self.microbatch[mine] * self.tp[mine]
             most = np.minimum(np.minimum(self.room[mine], limits[place]) // devices, self.rows)
             most = np.minimum(most, self.space.in_stages)
             if len(order) > 2:
                 most = np.minimum(most, _TRIPLE_STAGES)
-            singles.append(
-                np.array([(a, s) for a, n in zip(mine, most, strict=True) for s in range(1, n + 1)])
-            )
+            own = [(a, s) for a, n in zip(mine, most, strict=True) for s in range(1, n + 1)]
+            step = -(-len(own) // most_singles)
+            singles.append(np.array(own[::step]))
         picks = np.meshgrid(*(np.arange(len(s)) for s in singles), indexing="ij")
         chosen = np.stack([s[p.ravel()] for s, p in zip(singles, picks, strict=True)], axis=1)
         short = chosen[:, :, 1].sum(axis=1) <= min(self.rows, self.space.in_stages)

@@ -11,7 +11,7 @@ import numpy as np
 from arachne_opt.costs.pipeline.base import Ints
 from arachne_opt.solvers.pipeline.columns import Column, column_of
 from arachne_opt.solvers.pipeline.neighbours import neighbours
-from arachne_opt.solvers.pipeline.ranking import Ranked, expand
+from arachne_opt.solvers.pipeline.ranking import MOST_BLOCKS, Ranked, expand
 from arachne_opt.solvers.pipeline.search import Found, TemplateSearch
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
@@ -20,6 +20,7 @@ _BATCHES = 10  # that get exact divisions
 _CLIMBED = 5  # that are climbed from
 _WORSE = 1.2  # a batch whose estimate is that much worse than the best plan is left out
 _HOPED = 1.4  # first only plans within this multiple of the estimate are looked for
+_TRIPLE_BATCHES = 12
 _ALL_PAIRS = 40  # up to so many options all templates of one and two stages are tried
 
 
@@ -35,7 +36,7 @@ def singles(bench: Workbench, over: Callable[[], bool]) -> Iterator[Column]:
     """Columns that train the whole batch alone, the better the later of each batch."""
     starts: list[Start] = []
     best = np.inf
-    for estimate, ranked, rounds in _ranked_batches(bench):
+    for estimate, ranked, rounds in _ranked_batches(bench, over):
         if (estimate > _WORSE * best and starts) or len(starts) >= _BATCHES or over():
             break
         start = _start(bench, ranked, rounds, bench.limits)
@@ -85,13 +86,31 @@ def _start(bench: Workbench, ranked: Ranked, rounds: int, limits: Ints) -> Start
     return None if found is None else Start(search, found)
 
 
-def _ranked_batches(bench: Workbench) -> list[tuple[float, Ranked, int]]:
-    """All batches that some block template can have, by the estimate of their best."""
-    samples = bench.problem.global_batch
+def _ranked_batches(
+    bench: Workbench, over: Callable[[], bool]
+) -> list[tuple[float, Ranked, int]]:
+    """Batches by the estimate of their best block template, the best first."""
+    samples, ranking = bench.problem.global_batch, bench.ranking
+    many = len(bench.place_limits) >= MOST_BLOCKS
+    batches = ranking.batches(samples)
+    if many:
+        batches = [b for b in batches if b in bench.usual_batches]
     found = []
-    for batch in bench.ranking.batches(samples):
+    for batch in batches:
+        if over() and found:
+            break
         rounds = -(-samples // batch)
-        ranked = bench.ranking.rank(batch, rounds, bench.place_limits, _TEMPLATES)
+        ranked = ranking.rank(batch, rounds, bench.place_limits, _TEMPLATES, 2)
         if len(ranked.load_s):
             found.append((float(ranked.estimate_s(rounds)[0]), ranked, rounds))
-    return sorted(found, key=lambda entry: (entry[0], entry[1].batch))
+    found.sort(key=lambda entry: (entry[0], entry[1].batch))
+    if not many:
+        return found
+    # Three types at once only for the batches that look good with two.
+    better = []
+    for _, ranked, rounds in found[:_TRIPLE_BATCHES]:
+        if over() and better:
+            break
+        ranked = ranking.rank(ranked.batch, rounds, bench.place_limits, _TEMPLATES)
+        better.append((float(ranked.estimate_s(rounds)[0]), ranked, rounds))
+    return sorted(better, key=lambda entry: (entry[0], entry[1].batch))

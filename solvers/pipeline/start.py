@@ -11,7 +11,6 @@ from arachne_opt.pipeline.plan import PipelinePlan, Replica
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
 
-
 def usable(bench: Workbench, plan: PipelinePlan) -> PipelinePlan | None:
     """The plan without its nodes if it is legal for the problem, else None."""
     open_ = _without_nodes(plan)

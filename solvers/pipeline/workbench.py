@@ -47,13 +47,19 @@ class Workbench:
         self._tables: dict[tuple[int, int], BatchTables] = {}
 
     @cached_property
-    def part_batches(self) -> tuple[int, ...]:
-        """Batches of pipelines that share the samples with others."""
+    def usual_batches(self) -> tuple[int, ...]:
+        """Small odd numbers times powers of two."""
         microbatches = [a.microbatch for a in self.space.atoms]
         devices = max(self.place_limits.tolist(), default=0)
-        most = min(devices * max(microbatches, default=0), self.problem.global_batch) // 2
+        most = min(devices * max(microbatches, default=0), self.problem.global_batch)
         odd = {o << shift for o in _ODD for shift in range(most.bit_length())}
         return tuple(sorted(b for b in odd if b <= most))
+
+    @property
+    def part_batches(self) -> tuple[int, ...]:
+        """Batches of pipelines that share the samples with others."""
+        usual = self.usual_batches
+        return tuple(b for b in usual if 2 * b <= usual[-1]) or usual[:1]
 
     def tables(self, batch: int, pipelines: int = 1) -> BatchTables:
         """Prices at a batch in a plan of so many pipelines."""
