@@ -22,6 +22,8 @@ _MEAN_WEIGHT = 0.01
 _STRIDE = 512
 # Exact placements tried per makespan that only the decoder believes in.
 _TRIES = 3
+# Such tries take milliseconds: each decoded state earns a fraction of one.
+_CREDIT, _FIRST_CREDIT = 1 / 500, 20.0
 
 # Takes the number of tasks placed since the last call, tells the share of the round that is over.
 Spent = Callable[[int], float]
@@ -57,6 +59,7 @@ class Annealer:
         self._offer = offer
         self._best_us = 1 << 62
         self._tried: dict[int, int] = {}
+        self._credit = _FIRST_CREDIT
         tasks = decoder.digest.tasks
         self._successors = [t.successors for t in tasks]
         self._last = [t.index for t in tasks if not t.successors]
@@ -88,9 +91,11 @@ class Annealer:
     def _cost(self, state: State) -> tuple[float, int]:
         ends, where = self._decoder.decode(state)
         makespan = max(ends)
-        if makespan < self._best_us and self._tried.get(makespan, 0) < _TRIES:
+        self._credit += _CREDIT
+        if makespan < self._best_us and self._tried.get(makespan, 0) < _TRIES and self._credit > 1:
             self._tried[makespan] = self._tried.get(makespan, 0) + 1
-            exact = self._decoder.realise(state, where)
+            self._credit -= 1
+            exact = self._decoder.realise(state, ends, where)
             if exact.makespan_us < self._best_us:
                 self._best_us = exact.makespan_us
                 self._offer(exact)

@@ -11,7 +11,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from arachne_opt.solvers.cascade.digest import Digest, FlatTask, Mode
+from arachne_opt.solvers.cascade.cpsat.alignment import Timed, aligned_runs
+from arachne_opt.solvers.cascade.digest import Digest, FlatTask, Mode, Where
 from arachne_opt.solvers.cascade.placement import place_in_order
 from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order, left_shift
 from arachne_opt.units import US_PER_S, scale_up
@@ -20,9 +21,6 @@ from arachne_opt.units import US_PER_S, scale_up
 ONE_NODE = -1  # the node where the task starts first
 TWO_NODES = -2  # any two nodes, unequal shares allowed
 MANY_NODES = -3  # equal shares on three or more nodes
-
-# Devices by node: (node, count) for each node of a group.
-Where = tuple[tuple[int, int], ...]
 
 
 class State(NamedTuple):
@@ -82,8 +80,10 @@ class FastDecoder:
             -size * missing * US_PER_S // (line.degree * link.bandwidth_bytes_per_s)
         )
 
-    def decode(self, state: State) -> tuple[list[int], list[Where]]:
-        """Ends and places of all tasks."""
+    def decode(
+        self, state: State, fixed: Sequence[Where] | None = None
+    ) -> tuple[list[int], list[Where]]:
+        """Ends and places of all tasks; fixed places overrule the sites."""
         order, picks, sites = state
         free = [[0] * size for size in self.sizes]
         ends = [0] * len(order)
@@ -95,8 +95,10 @@ class FastDecoder:
                 if ends[p] > ready:
                     ready = ends[p]
             degree, site = line.degree, sites[i]
-            if site >= 0 and degree <= self.sizes[site] and site in line.nodes:
-                place: Where = ((site, degree),)
+            if fixed is not None:
+                place: Where = fixed[i]
+            elif site >= 0 and degree <= self.sizes[site] and site in line.nodes:
+                place = ((site, degree),)
             elif site >= ONE_NODE:
                 place = self._one_node(free, line, ready)
             else:
@@ -209,11 +211,25 @@ class FastDecoder:
             left -= take
         return tuple(sorted(place))
 
-    def realise(self, state: State, where: Sequence[Where]) -> Schedule:
-        """The exact schedule of a decoded state on concrete devices."""
-        items = [(i, where[i]) for i in state.order]
-        runs = place_in_order(self.digest, items)
-        return in_start_order(self.digest, left_shift(self.digest, runs))
+    def realise(self, state: State, ends: Sequence[int], where: Sequence[Where]) -> Schedule:
+        """The exact schedule of a decoded state on concrete devices.
+
+        Where devices taken one task after the other do not align, a fit for all is sought.
+        """
+        runs = place_in_order(self.digest, [(i, where[i]) for i in state.order])
+        schedule = in_start_order(self.digest, left_shift(self.digest, runs))
+        if schedule.makespan_us <= max(ends):
+            return schedule
+        items = []
+        for i in state.order:
+            line = self.modes[i][state.picks[i]]
+            span = line.duration_us if len(where[i]) == 1 else line.cross_us
+            items.append(Timed(i, where[i], ends[i] - span, ends[i]))
+        aligned = aligned_runs(self.digest, items)
+        if aligned is None:
+            return schedule
+        other = in_start_order(self.digest, left_shift(self.digest, aligned))
+        return min(schedule, other, key=lambda s: s.key)
 
     def state_of(self, schedule: Schedule) -> State:
         """A state that decodes to about the given schedule."""

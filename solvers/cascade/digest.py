@@ -10,6 +10,9 @@ from arachne_opt.cascade.problem import CascadeProblem, Option, Task
 from arachne_opt.cluster import Link
 from arachne_opt.units import PPM, US_PER_S, format_bytes, scale_up
 
+# Devices of a group by node: (node, count) for each node in rising order.
+Where = tuple[tuple[int, int], ...]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:

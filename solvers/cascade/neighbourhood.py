@@ -7,10 +7,9 @@ from itertools import combinations
 
 from arachne_opt.solvers.cascade.cpsat.solver import Chosen, Effort, node_model, run
 from arachne_opt.solvers.cascade.cpsat.variables import Choice, Choices
-from arachne_opt.solvers.cascade.decoder import FastDecoder, Where
-from arachne_opt.solvers.cascade.digest import Mode
-from arachne_opt.solvers.cascade.placement import place_in_order
-from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order, left_shift
+from arachne_opt.solvers.cascade.decoder import ONE_NODE, FastDecoder, State
+from arachne_opt.solvers.cascade.digest import Mode, Where
+from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.units import scale_up
 
 # Units of time per makespan in the node model.
@@ -112,5 +111,8 @@ class Neighbourhood:
     def _schedule(self, choices: Choices, chosen: Chosen) -> Schedule:
         starts, picks = chosen
         order = sorted(range(len(starts)), key=lambda i: (starts[i], i))
-        runs = place_in_order(self._digest, [(i, choices[i][picks[i]].where) for i in order])
-        return in_start_order(self._digest, left_shift(self._digest, runs))
+        taken = [row[k] for row, k in zip(choices, picks, strict=True)]
+        lines = [self._decoder.pick_of(i, c.mode.degree, c.mode.kind) for i, c in enumerate(taken)]
+        state = State(order, lines, [ONE_NODE] * len(order))
+        ends, where = self._decoder.decode(state, [c.where for c in taken])
+        return self._decoder.realise(state, ends, where)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from arachne_opt.errors import MissingDependencyError
-from arachne_opt.solvers.cascade.decoder import Where
-from arachne_opt.solvers.cascade.digest import Digest, Mode
+from arachne_opt.solvers.cascade.digest import Digest, Mode, Where
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
