@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from arachne_opt import __version__
 from arachne_opt.costs.pipeline.base import PipelineCosts
@@ -14,6 +14,7 @@ from arachne_opt.solvers.base import Limits, Status, StopCheck
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.pipeline.base import PipelineCallback, PipelineResult
 from arachne_opt.solvers.pipeline.bounds import WorkBound
+from arachne_opt.solvers.pipeline.columns import Column
 from arachne_opt.solvers.pipeline.combine import Combiner, improved
 from arachne_opt.solvers.pipeline.feasibility import binding_limits
 from arachne_opt.solvers.pipeline.incumbent import PipelineIncumbent
@@ -50,7 +51,7 @@ def solve_pipeline(
         if plan is not None:
             best.offer_plan(plan, "start plan")
     columns = search(bench, bound, best, clock.over, limits.gap, clock.spend)
-    return finish(bench, best, limits, clock, bound_s, _NAME, columns=columns)
+    return finish(bench, best, limits, clock, bound_s, _NAME, columns=len(columns))
 
 
 def search(
@@ -60,8 +61,8 @@ def search(
     over: Callable[[], bool],
     gap: float,
     spend: Callable[[float], None],
-) -> int:
-    """Runs all phases; says how many columns were considered for plans of several pipelines."""
+) -> list[Column]:
+    """Runs all phases; the columns that were considered."""
     enough_s = bound.seconds(bench.problem.global_batch) * (1 + gap)
 
     def done() -> bool:
@@ -76,13 +77,13 @@ def search(
     spend(_PHASE_UNITS)
     most = bench.problem.options.max_pipelines
     if done() or most == 1:
-        return len(found)
-    hoped_s = best.seconds if math.isfinite(best.seconds) else _alone_s(found, bench)
-    pool = [*column_pool(bench, bound, hoped_s), *found]
+        return found
+    hoped_s = best.seconds if math.isfinite(best.seconds) else alone_s(bench, found)
+    pool = list({c.key: c for c in (*column_pool(bench, bound, hoped_s), *found)}.values())
     Combiner(bench, bound, pool, lambda: min(best.seconds, hoped_s), best.offer, done).run()
     spend(_PHASE_UNITS)
     _polish(bench, best, done)
-    return len(pool)
+    return pool
 
 
 def _polish(bench: Workbench, best: PipelineIncumbent, over: Callable[[], bool]) -> None:
@@ -100,7 +101,7 @@ def _polish(bench: Workbench, best: PipelineIncumbent, over: Callable[[], bool])
                 break
 
 
-def _alone_s(columns: list, bench: Workbench) -> float:
+def alone_s(bench: Workbench, columns: Sequence[Column]) -> float:
     """Time to hope for where no single pipeline is a plan, say for want of a batch that divides."""
     rounds = [(c, -(-bench.problem.global_batch // c.batch)) for c in columns]
     times = [c.seconds(n) + bench.exchange.seconds((c,)) for c, n in rounds]

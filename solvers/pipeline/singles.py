@@ -86,9 +86,7 @@ def _start(bench: Workbench, ranked: Ranked, rounds: int, limits: Ints) -> Start
     return None if found is None else Start(search, found)
 
 
-def _ranked_batches(
-    bench: Workbench, over: Callable[[], bool]
-) -> list[tuple[float, Ranked, int]]:
+def _ranked_batches(bench: Workbench, over: Callable[[], bool]) -> list[tuple[float, Ranked, int]]:
     """Batches by the estimate of their best block template, the best first."""
     samples, ranking = bench.problem.global_batch, bench.ranking
     many = len(bench.place_limits) >= MOST_BLOCKS

@@ -1,0 +1,79 @@
+"""The master's integer programs in PuLP, solved by HiGHS or CBC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from arachne_opt.errors import MissingDependencyError
+from arachne_opt.solvers.pipeline.master import SetAnswer, SetProblem
+
+_MOST_SECONDS = 3600.0
+
+
+class MilpMaster:
+    """A back-end of the master."""
+
+    def __init__(self, name: str) -> None:
+        assert name in ("highs", "cbc"), name
+        self.name = name
+
+    def best_set(self, problem: SetProblem, time_limit_s: float, seed: int) -> SetAnswer:
+        """A set of most samples, or the proof that there is none."""
+        pulp = _pulp()
+        model = pulp.LpProblem("columns", pulp.LpMaximize)
+        copies, rounds = _variables(model, problem)
+        _devices(pulp, model, problem, copies)
+        _samples(pulp, model, problem, copies, rounds)
+        weights = (problem.batch * problem.rounds).tolist()
+        model += pulp.lpSum(w * z for w, z in zip(weights, copies, strict=True))
+        model.solve(self._solver(pulp, min(time_limit_s, _MOST_SECONDS), seed))
+        # A time-limited answer is called optimal by the status; sol_status tells what there is.
+        if model.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+            return SetAnswer(tuple(round(z.value()) for z in copies), proven=False)
+        return SetAnswer(None, proven=model.sol_status == pulp.LpSolutionInfeasible)
+
+    def _solver(self, pulp: Any, time_limit_s: float, seed: int) -> Any:
+        if self.name == "cbc":
+            options = [f"randomSeed {seed}"]
+            solver = pulp.PULP_CBC_CMD(msg=False, timeLimit=time_limit_s, options=options)
+        else:
+            solver = pulp.HiGHS(msg=False, timeLimit=time_limit_s, threads=1, random_seed=seed)
+        if not solver.available():
+            raise MissingDependencyError(f"the solver {self.name} is not installed")
+        return solver
+
+
+def _pulp() -> Any:
+    try:
+        import pulp
+    except ImportError as error:
+        raise MissingDependencyError("PuLP is not installed", hint="pip install pulp") from error
+    return pulp
+
+
+def _variables(model: Any, problem: SetProblem) -> tuple[list[Any], list[Any]]:
+    """Copies z and micro-batches w of each column."""
+    copies, rounds = [], []
+    for c, most in enumerate(problem.rounds.tolist()):
+        copies.append(model.add_variable(f"z{c}", 0, problem.count, "Integer"))
+        rounds.append(model.add_variable(f"w{c}", 0, most * problem.count, "Integer"))
+    return copies, rounds
+
+
+def _devices(pulp: Any, model: Any, problem: SetProblem, copies: list[Any]) -> None:
+    """Σ z = n and Σ used · z <= limits."""
+    model += pulp.lpSum(copies) == problem.count
+    for row, limit in enumerate(problem.limits.tolist()):
+        used = problem.used[:, row].tolist()
+        model += pulp.lpSum(u * z for u, z in zip(used, copies, strict=True) if u) <= limit
+
+
+def _samples(
+    pulp: Any, model: Any, problem: SetProblem, copies: list[Any], rounds: list[Any]
+) -> None:
+    """z <= w <= m · z, and Σ batch · w meets the samples."""
+    for most, z, w in zip(problem.rounds.tolist(), copies, rounds, strict=True):
+        model += w >= z
+        model += w <= most * z
+    total = pulp.lpSum(b * w for b, w in zip(problem.batch.tolist(), rounds, strict=True))
+    model += total == problem.samples if problem.exact else total >= problem.samples
