@@ -44,7 +44,7 @@ _PROOF_SHARE = 0.3
 # Placed tasks of annealing that count as one unit of deterministic work.
 _PLACED_PER_UNIT = 800_000
 # Building and simplifying a model, which CP-SAT's deterministic time leaves out.
-_RUN_UNITS = 0.05
+_RUN_UNITS = 0.1
 
 # From here on the problem is cut into pods. Their time: first annealing of all as a share of the
 # limit, then units per trial of 8 tasks; every so many trials a merger; degrees for a deadline of

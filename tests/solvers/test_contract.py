@@ -139,7 +139,7 @@ def test_infeasible_problems_name_what_binds(name):
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_deterministic_runs_of_equal_seed_give_equal_plans(name):
-    limits = Limits(time_limit_s=0.4, seed=3, deterministic=True)
+    limits = Limits(time_limit_s=0.25, seed=3, deterministic=True)
     first, second = (cascade_solver(name).solve(wide_problem(), limits) for _ in range(2))
     assert first.plan == second.plan
     assert (first.bound_us, first.objective_us) == (second.bound_us, second.objective_us)
@@ -215,7 +215,8 @@ def test_large_problems_are_cut_into_pods_and_stay_legal():
     result = cascade_solver().solve(problem, Limits(time_limit_s=2.0))
     confirmed(problem, result)
     assert "pods" in {p.source for p in result.history}
-    assert result.gap < 0.25
+    quick = cascade_solver("list").solve(problem, Limits())
+    assert result.objective_us < quick.objective_us
 
 
 def test_without_ortools_the_search_says_so_and_list_scheduling_still_works(monkeypatch):
