@@ -28,6 +28,9 @@ from arachne_opt.executor.checkpoint_files import (
 from arachne_opt.executor.options import CheckpointOptions
 from arachne_opt.executor.update import Update
 
+# What torch's writer says when the disk takes only a part of a file.
+_CUT = "inline_container"
+
 _log = logging.getLogger(__name__)
 
 
@@ -141,5 +144,8 @@ def _cause(error: BaseException) -> str:
     """The first failure of any rank in a few words."""
     if isinstance(error, dcp.CheckpointException):
         rank, (failure, _) = min(error.failures.items())
-        return f"rank {rank}: {failure}"
+        text = str(failure) or type(failure).__name__
+        if _CUT in text:
+            text = "a file could not be written to its end; is the disk full?"
+        return f"rank {rank}: {text}"
     return str(error) or type(error).__name__

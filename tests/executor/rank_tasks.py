@@ -11,6 +11,7 @@ from arachne_opt.errors import RunError
 from arachne_opt.executor.adapters import build_adapter
 from arachne_opt.executor.adapters.base import VideoAdapter
 from arachne_opt.executor.encoding import Member, encode_batch
+from arachne_opt.executor.gradients import GradientBuckets
 from arachne_opt.executor.groups import GroupPool
 from arachne_opt.executor.job import ReplayJob
 from arachne_opt.executor.model_config import ModelChoice
@@ -106,3 +107,38 @@ def prepare_groups(rank: int) -> list[int]:
 def report_of(results: list[Any]) -> ReplayReport:
     """Rank 0's report of the first job."""
     return results[0][0][3]
+
+
+def sum_in_small_buckets(rank: int) -> tuple[int, list[float], list[float]]:
+    """Sums that had begun inside the last backward, the whole sums, and this rank's parts."""
+
+    def buckets(shards: int) -> tuple[list[torch.nn.Parameter], GradientBuckets]:
+        parameters = [torch.nn.Parameter(torch.zeros(n)) for n in (4, 3, 1)]
+        return parameters, GradientBuckets(parameters, shards=shards, bucket_bytes=4)
+
+    def passes(parameters: list[torch.nn.Parameter], made: GradientBuckets) -> int:
+        made.zero()
+        scales = ((1.0, 2.0), (4.0, 6.0), ())[rank]
+        for number, scale in enumerate(scales):
+            if number == len(scales) - 1:
+                made.arm()
+            sum((scale * p).sum() for p in parameters).backward()
+        early = len(made._works)
+        made.start_rest()
+        made.wait()
+        return early
+
+    whole, summed = buckets(1)
+    early = passes(whole, summed)
+    parted, scattered = buckets(3)
+    passes(parted, scattered)
+    parts = [scattered.own(b.flat, rank) for b in scattered.buckets]
+    return early, [p.grad.mean().item() for p in whole], torch.cat(parts).tolist()
+
+
+def backward_only(rank: int, job: ReplayJob) -> float:
+    """Norm of the whole gradient that ``backward`` leaves on this rank."""
+    trainer = CascadeTrainer(job)
+    trainer.backward(0)
+    parameters = trainer.adapter.transformer.parameters()
+    return sum(p.grad.square().sum().item() for p in parameters)
