@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
@@ -27,6 +28,11 @@ from arachne_opt.solvers.portfolio import (
     solve_cascade,
     solve_exactly,
 )
+
+if TYPE_CHECKING:
+    from arachne_opt.solvers.pipeline.base import PipelineSolver
+
+DEFAULT_PIPELINE_SOLVER = "portfolio"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +106,14 @@ def cascade_solver(name: str = "portfolio") -> CascadeSolver:
         hint = repr(close[0]) if close else "one of " + ", ".join(_SOLVERS)
         raise InputError(f"no cascade solver is called {name!r}", hint=hint)
     return NamedSolver(name, _SOLVERS[name])
+
+
+def pipeline_solver(name: str = DEFAULT_PIPELINE_SOLVER) -> PipelineSolver:
+    """The pipeline solver or peers' rule of a name, loaded only when asked for.
+
+    Raises:
+        InputError: none has that name.
+    """
+    from arachne_opt.solvers.pipeline.registry import pipeline_solver as find
+
+    return find(name)

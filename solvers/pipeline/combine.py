@@ -110,10 +110,9 @@ class Combiner:
         """Limits of the exchange worth trying: those that some column just meets."""
         best = self.best_s()
         step = best * _EXCHANGE_STEP
-        some = exchange[exchange <= _MOST_EXCHANGE * best]
-        _, last = np.unique(np.ceil(np.sort(some) / step), return_index=True)
-        ends = np.append(last[1:] - 1, len(some) - 1) if len(some) else []
-        return [float(np.sort(some)[n]) for n in ends]
+        some = np.sort(exchange[exchange <= _MOST_EXCHANGE * best])
+        by_step = {int(np.ceil(e / step)): e for e in some.tolist()}  # the last of each step
+        return sorted(by_step.values())
 
     def _devices(self) -> int:
         return int(self.bench.place_limits.sum())

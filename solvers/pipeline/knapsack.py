@@ -24,7 +24,9 @@ def fill(sack: Sack, cells: Ints, wanted: int, most: int) -> list[tuple[int, ...
     columns that reaches what is wanted the set that trains most, the one of fewest columns first.
 
     Args:
+        sack: the columns.
         cells: devices of each place.
+        wanted: least samples of a set.
         most: most columns of a set.
     """
     order = _efficient(sack)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from arachne_opt.errors import MissingDependencyError
 from arachne_opt.solvers.pipeline.master import SetAnswer, SetProblem
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
 
 _MOST_SECONDS = 3600.0
 
@@ -17,8 +22,8 @@ class CpSatMaster:
 
     def best_set(self, problem: SetProblem, time_limit_s: float, seed: int) -> SetAnswer:
         """A set of most samples, or the proof that there is none."""
-        cp_model = _cp_model()
-        model = cp_model.CpModel()
+        cp = _load()
+        model = cp.CpModel()
         copies, rounds = [], []
         for c, most in enumerate(problem.rounds.tolist()):
             copies.append(model.new_int_var(0, problem.count, f"z{c}"))
@@ -27,28 +32,27 @@ class CpSatMaster:
         _samples(model, problem, copies, rounds)
         weights = (problem.batch * problem.rounds).tolist()
         model.maximize(sum(w * z for w, z in zip(weights, copies, strict=True)))
-        solver = cp_model.CpSolver()
+        solver = cp.CpSolver()
         solver.parameters.max_time_in_seconds = min(max(time_limit_s, 1e-3), _MOST_SECONDS)
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = seed
         # Without this the next Ctrl-C would kill Python before it can store the best plan.
         solver.parameters.catch_sigint_signal = False
         status = solver.solve(model)
-        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        if status in (cp.OPTIMAL, cp.FEASIBLE):
             return SetAnswer(tuple(solver.value(z) for z in copies), proven=False)
-        return SetAnswer(None, proven=status == cp_model.INFEASIBLE)
+        return SetAnswer(None, proven=status == cp.INFEASIBLE)
 
 
-def _cp_model() -> Any:
+def _load() -> ModuleType:
     try:
-        from ortools.sat.python import cp_model
+        return import_module("ortools.sat.python.cp_model")
     except ImportError as error:
         what = "OR-Tools is not installed"
         raise MissingDependencyError(what, hint="pip install ortools") from error
-    return cp_model
 
 
-def _devices(model: Any, problem: SetProblem, copies: list[Any]) -> None:
+def _devices(model: cp_model.CpModel, problem: SetProblem, copies: list[cp_model.IntVar]) -> None:
     """Σ z = n and Σ used · z <= limits."""
     model.add(sum(copies) == problem.count)
     for row, limit in enumerate(problem.limits.tolist()):
@@ -56,8 +60,13 @@ def _devices(model: Any, problem: SetProblem, copies: list[Any]) -> None:
         model.add(sum(u * z for u, z in zip(used, copies, strict=True)) <= limit)
 
 
-def _samples(model: Any, problem: SetProblem, copies: list[Any], rounds: list[Any]) -> None:
-    """z <= w <= m · z, and Σ batch · w meets the samples."""
+def _samples(
+    model: cp_model.CpModel,
+    problem: SetProblem,
+    copies: list[cp_model.IntVar],
+    rounds: list[cp_model.IntVar],
+) -> None:
+    """Rounds z <= w <= m · z, and Σ batch · w meets the samples."""
     for most, z, w in zip(problem.rounds.tolist(), copies, rounds, strict=True):
         model.add(w >= z)
         model.add(w <= most * z)

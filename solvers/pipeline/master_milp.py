@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from arachne_opt.errors import MissingDependencyError
 from arachne_opt.solvers.pipeline.master import SetAnswer, SetProblem
+
+if TYPE_CHECKING:
+    from pulp import LpProblem, LpSolver, LpVariable
 
 _MOST_SECONDS = 3600.0
 
@@ -19,7 +24,7 @@ class MilpMaster:
 
     def best_set(self, problem: SetProblem, time_limit_s: float, seed: int) -> SetAnswer:
         """A set of most samples, or the proof that there is none."""
-        pulp = _pulp()
+        pulp = _load()
         model = pulp.LpProblem("columns", pulp.LpMaximize)
         copies, rounds = _variables(model, problem)
         _devices(pulp, model, problem, copies)
@@ -32,7 +37,7 @@ class MilpMaster:
             return SetAnswer(tuple(round(z.value()) for z in copies), proven=False)
         return SetAnswer(None, proven=model.sol_status == pulp.LpSolutionInfeasible)
 
-    def _solver(self, pulp: Any, time_limit_s: float, seed: int) -> Any:
+    def _solver(self, pulp: ModuleType, time_limit_s: float, seed: int) -> LpSolver:
         if self.name == "cbc":
             options = [f"randomSeed {seed}"]
             solver = pulp.PULP_CBC_CMD(msg=False, timeLimit=time_limit_s, options=options)
@@ -43,15 +48,14 @@ class MilpMaster:
         return solver
 
 
-def _pulp() -> Any:
+def _load() -> ModuleType:
     try:
-        import pulp
+        return import_module("pulp")
     except ImportError as error:
         raise MissingDependencyError("PuLP is not installed", hint="pip install pulp") from error
-    return pulp
 
 
-def _variables(model: Any, problem: SetProblem) -> tuple[list[Any], list[Any]]:
+def _variables(model: LpProblem, problem: SetProblem) -> tuple[list[LpVariable], list[LpVariable]]:
     """Copies z and micro-batches w of each column."""
     copies, rounds = [], []
     for c, most in enumerate(problem.rounds.tolist()):
@@ -60,7 +64,9 @@ def _variables(model: Any, problem: SetProblem) -> tuple[list[Any], list[Any]]:
     return copies, rounds
 
 
-def _devices(pulp: Any, model: Any, problem: SetProblem, copies: list[Any]) -> None:
+def _devices(
+    pulp: ModuleType, model: LpProblem, problem: SetProblem, copies: list[LpVariable]
+) -> None:
     """Σ z = n and Σ used · z <= limits."""
     model += pulp.lpSum(copies) == problem.count
     for row, limit in enumerate(problem.limits.tolist()):
@@ -69,9 +75,13 @@ def _devices(pulp: Any, model: Any, problem: SetProblem, copies: list[Any]) -> N
 
 
 def _samples(
-    pulp: Any, model: Any, problem: SetProblem, copies: list[Any], rounds: list[Any]
+    pulp: ModuleType,
+    model: LpProblem,
+    problem: SetProblem,
+    copies: list[LpVariable],
+    rounds: list[LpVariable],
 ) -> None:
-    """z <= w <= m · z, and Σ batch · w meets the samples."""
+    """Rounds z <= w <= m · z, and Σ batch · w meets the samples."""
     for most, z, w in zip(problem.rounds.tolist(), copies, rounds, strict=True):
         model += w >= z
         model += w <= most * z

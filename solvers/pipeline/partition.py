@@ -33,7 +33,8 @@ class Division:
 
     def total_s(self, microbatches: int | Ints) -> Floats:
         """Cautious seconds of an iteration of one pipeline."""
-        return (microbatches - 1) * self.load_s + self.fill_s + self.update_s + self.sync_s
+        total: Floats = (microbatches - 1) * self.load_s + self.fill_s + self.update_s + self.sync_s
+        return total
 
 
 class Templates:

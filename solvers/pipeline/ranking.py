@@ -1,7 +1,7 @@
 """Block templates by estimated time: for each type one kind of stage, repeated.
 
-The estimate takes rows as divisible and alike: with λ the load of all stages, a stage with c seconds
-a row and x seconds of sends holds (λ - x) / c rows, at most what its memory holds.
+The estimate takes rows as divisible and alike: with λ the load of all stages, a stage with c
+seconds a row and x seconds of sends holds (λ - x) / c rows, at most what its memory holds.
 """
 
 from __future__ import annotations

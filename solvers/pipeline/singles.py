@@ -93,7 +93,7 @@ def _ranked_batches(bench: Workbench, over: Callable[[], bool]) -> list[tuple[fl
     batches = ranking.batches(samples)
     if many:
         batches = [b for b in batches if b in bench.usual_batches]
-    found = []
+    found: list[tuple[float, Ranked, int]] = []
     for batch in batches:
         if over() and found:
             break
@@ -105,7 +105,7 @@ def _ranked_batches(bench: Workbench, over: Callable[[], bool]) -> list[tuple[fl
     if not many:
         return found
     # Three types at once only for the batches that look good with two.
-    better = []
+    better: list[tuple[float, Ranked, int]] = []
     for _, ranked, rounds in found[:_TRIPLE_BATCHES]:
         if over() and better:
             break

@@ -50,6 +50,7 @@ def full_layouts(
     """Layouts that fill the devices of some types, in every order of the types.
 
     Args:
+        bench: the problem.
         one_tp: all stages have the same tp.
         powers_of_two: only dp that is a power of two.
     """
