@@ -22,10 +22,12 @@ from arachne_opt.solvers.cascade.schedule import Run, in_start_order, left_shift
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.registry import cascade_solver
 
-# Shares of the time: annealing, then a short look at each finalist; the winner has the rest.
-_ANNEAL_SHARE = 0.35
+# Shares of the time: rounds of annealing, each from the best so far, then a look at each finalist;
+# the winner has the rest.
+_ANNEAL_SHARE = 0.6
+_ROUNDS = 3
 _LOOK_SHARE = 0.08
-_FINALISTS = 3
+_FINALISTS = 2
 
 # Steps of annealing that count as one unit of deterministic work.
 _STEPS_PER_UNIT = 1500
@@ -98,7 +100,8 @@ def solve_batching(
     search = BatchingSearch(digest, bound_us, limits.seed)
     for batching in _first_batchings(digest, bound_us, start):
         search.seed(batching)
-    search.anneal(_progress(clock, limits))
+    for number in range(_ROUNDS):
+        search.anneal(_progress(clock, limits, number))
     placer = _Placer(problem, limits, clock, solver, on_progress, bound_us)
     finalists = [placer.look(*pair) for pair in _to_place(digest, search)]
     if start is not None and start_plan is not None:
@@ -128,23 +131,24 @@ def _first_batchings(
             yield cut.batching
 
 
-def _progress(clock: Clock, limits: Limits) -> Callable[[], float]:
-    """The share of the annealing that is done, by time or by steps."""
-    budget = _ANNEAL_SHARE * limits.time_limit_s
+def _progress(clock: Clock, limits: Limits, number: int) -> Callable[[], float]:
+    """The share of a round of annealing that is done, by time or by steps."""
+    end = _ANNEAL_SHARE * limits.time_limit_s * (number + 1) / _ROUNDS
+    begin = clock.elapsed()
 
     def share() -> float:
         clock.spend(1 / _STEPS_PER_UNIT)
-        return 1.0 if clock.stopped() else clock.elapsed() / budget
+        if clock.stopped() or clock.elapsed() >= end:
+            return 1.0
+        return (clock.elapsed() - begin) / (end - begin)
 
     return share
 
 
-def _to_place(
-    digest: BatchingDigest, search: BatchingSearch
-) -> Iterator[tuple[Batching, CascadePlan]]:
-    """The best batchings of the search with a plan each."""
-    for scored in search.best()[:_FINALISTS]:
-        yield scored.state.batching, _decoded(digest, search, scored.state)
+def _to_place(digest: BatchingDigest, search: BatchingSearch) -> list[tuple[Batching, CascadePlan]]:
+    """The batchings of the search that list scheduling places best, with these plans."""
+    pairs = [(s.state.batching, _decoded(digest, search, s.state)) for s in search.best()]
+    return sorted(pairs, key=lambda pair: pair[1].makespan_us)[:_FINALISTS]
 
 
 def _decoded(digest: BatchingDigest, search: BatchingSearch, state: State) -> CascadePlan:

@@ -19,24 +19,28 @@ from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
 # Weight of the mean time at which devices become free: it tells states of equal makespan apart.
 _MEAN_WEIGHT = 0.1
 _HOT, _COLD = 0.02, 0.0005  # temperatures of the annealing as shares of the estimate
-_LEADS = (0.0, 0.15, 0.4, 2.0)  # how much earlier than by its rank a task before the last is placed
+_LEADS = (0.0, 0.15, 0.4, 2.0)
 _KEPT = 8
+_NEVER = 1 << 62
 
 
 class Entry(NamedTuple):
-    """A micro-batch: its segment, its kind, the number of its pick, and its rank, high first."""
+    """A micro-batch: its segment, its kind, the number of its pick, and its rank, high first.
+
+    Each task but the last is placed as if its rank was higher by ``lead`` than that of the next.
+    """
 
     segment: Segment
     kind: int
     pick: int
     rank: float
+    lead: float
 
 
 class State(NamedTuple):
-    """All micro-batches, and how much earlier their first tasks are placed."""
+    """All micro-batches."""
 
     entries: tuple[Entry, ...]
-    lead: float
 
     @property
     def batching(self) -> Batching:
@@ -61,6 +65,7 @@ class _Step(NamedTuple):
     degree: int
     kind: int
     duration_us: int
+    area_us: int
     predecessors: tuple[int, ...]
 
 
@@ -76,34 +81,47 @@ class QuickSchedule:
         ]
         self._count = catalogue.device_count
         self._steps: dict[tuple[int, int], tuple[_Step, ...]] = {}
+        self._tasks_of = [range(len(row)) for row in catalogue.cascades]
+        self._last = max(map(len, catalogue.cascades)) - 1
 
     def order(self, state: State) -> list[tuple[float, int, int]]:
         """Tasks as (minus rank, entry, task of the entry) in the order of placing."""
-        items = []
-        for number, entry in enumerate(state.entries):
-            last = len(self._steps_of(entry)) - 1
-            items += [
-                (-entry.rank - state.lead * (last - task), number, task) for task in range(last + 1)
-            ]
+        last = self._last
+        items = [
+            (-entry.rank - entry.lead * (last - task), number, task)
+            for number, entry in enumerate(state.entries)
+            for task in self._tasks_of[entry.kind]
+        ]
         items.sort()
         return items
 
     def cost(self, state: State, limit: float = math.inf) -> float:
-        """Makespan plus a little of the mean end of the devices; infinite above a limit."""
+        """Makespan plus a little of the mean end of the devices; infinite above a limit.
+
+        The mean is known early: the device time of all tasks and the idle time so far over the
+        devices. It is a lower bound of the makespan, too.
+        """
         free = [[list(devices) for devices in nodes] for nodes in self._nodes]
+        steps = [self._steps_of(entry) for entry in state.entries]
+        busy = sum([step.area_us for row in steps for step in row])
+        # Both terms of the cost are at least the mean.
+        most = limit * self._count / (1 + _MEAN_WEIGHT)
+        if busy > most:
+            return math.inf
         ends: dict[tuple[int, int], int] = {}
         longest = 0
-        steps = [self._steps_of(entry) for entry in state.entries]
         for _, number, task in self.order(state):
             step = steps[number][task]
-            ready = max((ends[number, p] for p in step.predecessors), default=0)
-            end, _ = self._place(free[step.kind], step, ready)
-            ends[number, task] = end
+            ready = 0
+            for p in step.predecessors:
+                ready = max(ready, ends[number, p])
+            start, slots = self._place(free[step.kind], step, ready)
+            ends[number, task] = end = start + step.duration_us
+            busy += step.degree * start - sum(slots) // self._count
             longest = max(longest, end)
-            if longest > limit:
+            if longest > limit or busy > most:
                 return math.inf
-        total = sum(slot for nodes in free for node in nodes for slot in node)
-        return longest + _MEAN_WEIGHT * total / self._count**2
+        return longest + _MEAN_WEIGHT * busy / self._count
 
     def groups(self, state: State) -> dict[tuple[int, int], tuple[int, ...]]:
         """Devices by (entry, task), as the estimate places them, in the order of placing."""
@@ -113,7 +131,8 @@ class QuickSchedule:
         for _, number, task in self.order(state):
             step = self._steps_of(state.entries[number])[task]
             ready = max((ends[number, p] for p in step.predecessors), default=0)
-            ends[number, task], slots = self._place(free[step.kind], step, ready)
+            start, slots = self._place(free[step.kind], step, ready)
+            ends[number, task] = start + step.duration_us
             found[number, task] = tuple(sorted(slot % self._count for slot in slots))
         return found
 
@@ -128,6 +147,7 @@ class QuickSchedule:
                     mode.degree,
                     mode.kind,
                     mode.least_us,
+                    mode.area_us,
                     tuple(p - row[0] for p in catalogue.tasks[t].predecessors),
                 )
                 for t, mode in zip(row, modes, strict=True)
@@ -135,31 +155,37 @@ class QuickSchedule:
         return self._steps[key]
 
     def _place(self, nodes: list[list[int]], step: _Step, ready: int) -> tuple[int, list[int]]:
-        """Places a task on the node where it ends first: its end, and the slots that it takes.
+        """Places a task on the node where it ends first: its start, and the slots that it takes.
 
         A slot is the time at which a device is free times the number of devices, plus the device:
         slots sort by time. Of the devices free at the start those free last are taken.
         """
         count, degree = self._count, step.degree
-        chosen, start, waste = -1, 0, 0
-        for number, free in enumerate(nodes):
+        last, start = degree - 1, _NEVER
+        equal: list[list[int]] = []
+        for free in nodes:
             if len(free) < degree:
                 continue
-            begin = max(ready, free[degree - 1] // count)
-            if chosen >= 0 and begin > start:
-                continue
-            upto = bisect_left(free, (begin + 1) * count)
-            left = degree * begin * count - sum(free[upto - degree : upto])
-            if chosen < 0 or (begin, left) < (start, waste):
-                chosen, start, waste = number, begin, left
-        if chosen < 0:
+            begin = free[last] // count
+            if begin < ready:
+                begin = ready
+            if begin < start:
+                start, equal = begin, [free]
+            elif begin == start:
+                equal.append(free)
+        if not equal:
             return self._place_wide(nodes, step, ready)
-        free, end = nodes[chosen], start + step.duration_us
-        upto = bisect_left(free, (start + 1) * count)
-        taken = free[upto - degree : upto]
-        free[upto - degree : upto] = [end * count + slot % count for slot in taken]
-        free.sort()
-        return end, taken
+        after, most = (start + 1) * count, -1
+        for free in equal:
+            upto = bisect_left(free, after)
+            held = sum(free[upto - degree : upto])
+            if held > most:
+                most, chosen, at = held, free, upto
+        taken = chosen[at - degree : at]
+        ended = (start + step.duration_us) * count
+        chosen[at - degree : at] = [ended + slot % count for slot in taken]
+        chosen.sort()
+        return start, taken
 
     def _place_wide(self, nodes: list[list[int]], step: _Step, ready: int) -> tuple[int, list[int]]:
         """The same over the nodes that are free first, taken whole but for the last."""
@@ -172,13 +198,13 @@ class QuickSchedule:
             left -= take
             if left == 0:
                 break
-        end = start + step.duration_us
+        ended = (start + step.duration_us) * count
         slots: list[int] = []
         for free, take in parts:
             slots += free[:take]
-            free[:take] = [end * count + slot % count for slot in free[:take]]
+            free[:take] = [ended + slot % count for slot in free[:take]]
             free.sort()
-        return end, slots
+        return start, slots
 
 
 class BatchingSearch:
@@ -237,20 +263,20 @@ class BatchingSearch:
     def _state(self, batching: Batching, deadline_us: int, lead: float) -> State:
         """Ranks by falling chain, picks for a deadline."""
         entries = [
-            self._entry(segment, deadline_us, 0.0)
+            self._entry(segment, deadline_us, 0.0, lead)
             for segment in self._digest.problem.segments(batching)
         ]
         chains = [self._digest.fronts[e.kind][e.pick].chain_us for e in entries]
         longest = max(chains)
         ranked = (e._replace(rank=c / longest) for e, c in zip(entries, chains, strict=True))
-        return State(tuple(ranked), lead)
+        return State(tuple(ranked))
 
-    def _entry(self, segment: Segment, deadline_us: int, rank: float) -> Entry:
+    def _entry(self, segment: Segment, deadline_us: int, rank: float, lead: float) -> Entry:
         """A micro-batch with the cheapest pick for a deadline, its fastest where none fits."""
         family = self._digest.problem.families[segment.family]
         kind = family.kind(segment.first, segment.size)
         assert kind is not None  # moves are made of candidates only
-        return Entry(segment, kind, self._digest.pick_for(kind, deadline_us) or 0, rank)
+        return Entry(segment, kind, self._digest.pick_for(kind, deadline_us) or 0, rank, lead)
 
     def _neighbour(self, at: Scored) -> State | None:
         """A state one move away, None where the move drawn is impossible."""
@@ -259,10 +285,11 @@ class BatchingSearch:
         draw = rng.random()
         if draw < 0.25:
             return _with(at.state, number, self._other_pick(entries[number]))
-        if draw < 0.55:
+        if draw < 0.5:
             return self._other_rank(at.state, number)
         if draw < 0.6:
-            return at.state._replace(lead=rng.choice(_LEADS))
+            lead = rng.choice((*_LEADS, rng.random()))
+            return _with(at.state, number, entries[number]._replace(lead=lead))
         return self._other_segments(at, number)
 
     def _other_pick(self, entry: Entry) -> Entry | None:
@@ -283,7 +310,7 @@ class BatchingSearch:
         else:
             entries[number] = mine._replace(rank=its.rank)
             entries[other] = its._replace(rank=mine.rank)
-        return State(tuple(entries), state.lead)
+        return State(tuple(entries))
 
     def _other_segments(self, at: Scored, number: int) -> State | None:
         """One micro-batch cut in two, or two neighbours of a shape joined or cut elsewhere."""
@@ -316,14 +343,14 @@ class BatchingSearch:
         for index, size in enumerate(sizes):
             if family.kind(first, size) is None:
                 return None
-            rank = old[min(index, len(old) - 1)].rank
-            made.append(self._entry(Segment(number, first, size), deadline_us, rank))
+            *_, rank, lead = old[min(index, len(old) - 1)]
+            made.append(self._entry(Segment(number, first, size), deadline_us, rank, lead))
             first += size
         kept = [entry for entry in at.state.entries if entry not in old]
-        return State((*kept, *made), at.state.lead)
+        return State((*kept, *made))
 
 
 def _with(state: State, number: int, entry: Entry | None) -> State | None:
     if entry is None:
         return None
-    return State((*state.entries[:number], entry, *state.entries[number + 1 :]), state.lead)
+    return State((*state.entries[:number], entry, *state.entries[number + 1 :]))
