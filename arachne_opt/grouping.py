@@ -150,7 +150,8 @@ def _fill(
     """Micro-batches in the order in which they close, the smaller ones last; and refusals."""
     known: dict[Shape, Bucket | str] = {}
     closed: list[tuple[Shape, tuple[Clip, ...]]] = []
-    filling: dict[Shape, list[Clip]] = {}
+    # Clips with cached latents stay among themselves: their micro-batches need no encoding.
+    filling: dict[tuple[Shape, bool], list[Clip]] = {}
     refused: list[Refusal] = []
     for clip in clips:
         if clip.shape not in known:
@@ -159,11 +160,12 @@ def _fill(
         if isinstance(found, str):
             refused.append(Refusal(clip_id=clip.id, shape=clip.shape, reason=found))
             continue
-        members = filling.setdefault(found.shape, [])
+        key = found.shape, bool(clip.latents)
+        members = filling.setdefault(key, [])
         members.append(clip)
         if len(members) >= found.batch:
-            closed.append((found.shape, tuple(filling.pop(found.shape))))
-    closed += [(shape, tuple(members)) for shape, members in filling.items()]
+            closed.append((found.shape, tuple(filling.pop(key))))
+    closed += [(shape, tuple(members)) for (shape, _), members in filling.items()]
     return closed, refused
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from arachne_opt.errors import InputError
+from arachne_opt.plugins import is_plugin, load_plugin
 from arachne_opt.suggest import did_you_mean
 from arachne_opt.workload import Shape
 
@@ -58,7 +59,8 @@ class ModelSpec:
     """A diffusion transformer with its VAE.
 
     Args:
-        family: architecture, which names the adapter that can run it.
+        family: architecture, which names the adapter that can run it: one of ours, or
+            ``module:Class`` of the user's.
         layers: transformer blocks.
         ffn: inner width of the feed-forward part.
         parameters: of the transformer.
@@ -66,6 +68,10 @@ class ModelSpec:
         text_length: text tokens are cut or padded to this many.
         text_width: width of a text token before the model's own projection.
         source: where the numbers come from.
+        single_layers: of the layers, those with one stream for text and video.
+        rotary: positions turn queries and keys; else they are added to the tokens.
+        pooled_width: width of a further embedding of the whole text; 0 without.
+        image_tokens: tokens of an embedded first frame, of ``image_width`` features; 0 without.
     """
 
     name: str
@@ -83,6 +89,11 @@ class ModelSpec:
     text_width: int
     vae: VaeSpec
     source: str
+    single_layers: int = 0
+    rotary: bool = True
+    pooled_width: int = 0
+    image_tokens: int = 0
+    image_width: int = 0
 
     def __post_init__(self) -> None:
         sizes = (self.layers, self.heads, self.head_dim, self.ffn, self.parameters, *self.patch)
@@ -93,6 +104,11 @@ class ModelSpec:
     def hidden(self) -> int:
         """Width of a token: heads times head_dim."""
         return self.heads * self.head_dim
+
+    @property
+    def from_image(self) -> bool:
+        """Whether the model also sees latents of the first frame, and a mask that marks it."""
+        return self.in_channels > self.vae.latent_channels
 
     @property
     def pixel_step(self) -> tuple[int, int]:
@@ -143,9 +159,10 @@ class ModelSpec:
         )
 
     def latent_bytes(self, shape: Shape, *, bytes_per_value: int = 2) -> int:
-        """Size of the latents of one clip."""
+        """Size of the latents of one clip, those of its first frame included."""
         frames, height, width = self.latent_shape(shape)
-        return frames * height * width * self.vae.latent_channels * bytes_per_value
+        channels = self.vae.latent_channels * (2 if self.from_image else 1)
+        return frames * height * width * channels * bytes_per_value
 
     def legal_degrees(self, max_degree: int) -> tuple[int, ...]:
         """Sequence-parallel degrees up to ``max_degree``: those that divide the heads."""
@@ -201,6 +218,26 @@ _TINY_VAE = VaeSpec(
     channel_multipliers=(1, 2, 2, 2),
     blocks_per_level=1,
 )
+_TINY_COGVIDEOX_VAE = VaeSpec(
+    temporal=4,
+    spatial=8,
+    latent_channels=4,
+    encoder_parameters=25_184,
+    encode_flops_per_pixel=9_540,
+    base_channels=8,
+    channel_multipliers=(1, 1, 1, 1),
+    blocks_per_level=1,
+)
+_TINY_HUNYUAN_VAE = VaeSpec(
+    temporal=4,
+    spatial=8,
+    latent_channels=4,
+    encoder_parameters=29_016,
+    encode_flops_per_pixel=14_616,
+    base_channels=8,
+    channel_multipliers=(1, 1, 1, 1),
+    blocks_per_level=1,
+)
 # One convolution with kernel and stride (4, 8, 8), the first frame repeated.
 _TOY_VAE = VaeSpec(
     temporal=4,
@@ -214,12 +251,16 @@ _TOY_VAE = VaeSpec(
 )
 
 
-def _wan(name: str, source: str, vae: VaeSpec, **numbers: int) -> ModelSpec:
+def _wan(
+    name: str, source: str, vae: VaeSpec, *, from_image: bool = False, **numbers: int
+) -> ModelSpec:
+    # Image to video: a mask of one channel per frame of a latent, and the first frame's latents.
+    more = vae.temporal + vae.latent_channels if from_image else 0
     return ModelSpec(
         name=name,
         family="wan",
         patch=(1, 2, 2),
-        in_channels=vae.latent_channels,
+        in_channels=vae.latent_channels + more,
         out_channels=vae.latent_channels,
         text_use=TextUse.CROSS,
         vae=vae,
@@ -228,9 +269,10 @@ def _wan(name: str, source: str, vae: VaeSpec, **numbers: int) -> ModelSpec:
     )
 
 
-def _cogvideox(name: str, **numbers: int) -> ModelSpec:
+def _cogvideox(name: str, *, rotary: bool, **numbers: int) -> ModelSpec:
     return ModelSpec(
         name=name,
+        rotary=rotary,
         family="cogvideox",
         head_dim=64,
         patch=(1, 2, 2),
@@ -251,7 +293,9 @@ _ALL = (
     ModelSpec(
         name="hunyuanvideo-13b",
         family="hunyuan_video",
-        layers=60,  # 20 with two streams and 40 with one; equal work per token
+        layers=60,  # a block with one stream takes as much work per token as one with two
+        single_layers=40,
+        pooled_width=768,
         heads=24,
         head_dim=128,
         ffn=12_288,
@@ -289,8 +333,27 @@ _ALL = (
         text_length=512,
         text_width=4096,
     ),
-    _cogvideox("cogvideox-2b", layers=30, heads=30, ffn=7_680, parameters=1_693_783_872),
-    _cogvideox("cogvideox-5b", layers=42, heads=48, ffn=12_288, parameters=5_570_283_072),
+    _wan(
+        "wan2.1-i2v-14b",
+        _WAN_SOURCE,
+        _WAN_VAE,
+        from_image=True,
+        layers=40,
+        heads=40,
+        head_dim=128,
+        ffn=13_824,
+        parameters=16_394_878_784,
+        text_length=512,
+        text_width=4096,
+        image_tokens=257,
+        image_width=1280,
+    ),
+    _cogvideox(
+        "cogvideox-2b", rotary=False, layers=30, heads=30, ffn=7_680, parameters=1_693_783_872
+    ),
+    _cogvideox(
+        "cogvideox-5b", rotary=True, layers=42, heads=48, ffn=12_288, parameters=5_570_283_072
+    ),
     _wan(
         "tiny-wan",
         _OWN_SOURCE,
@@ -302,6 +365,57 @@ _ALL = (
         parameters=80_416,
         text_length=16,
         text_width=16,
+    ),
+    _wan(
+        "tiny-wan-i2v",
+        _OWN_SOURCE,
+        _TINY_VAE,
+        from_image=True,
+        layers=2,
+        heads=4,
+        head_dim=12,
+        ffn=96,
+        parameters=92_672,
+        text_length=512,  # diffusers tells image from text tokens by this number
+        text_width=16,
+        image_tokens=5,
+        image_width=16,
+    ),
+    ModelSpec(
+        name="tiny-cogvideox",
+        family="cogvideox",
+        layers=2,
+        heads=4,
+        head_dim=16,
+        ffn=256,
+        parameters=161_616,
+        patch=(1, 2, 2),
+        in_channels=4,
+        out_channels=4,
+        text_use=TextUse.JOINT,
+        text_length=14,
+        text_width=16,
+        vae=_TINY_COGVIDEOX_VAE,
+        source=_OWN_SOURCE,
+    ),
+    ModelSpec(
+        name="tiny-hunyuan-video",
+        family="hunyuan_video",
+        layers=4,
+        single_layers=2,
+        heads=4,
+        head_dim=12,
+        ffn=192,
+        parameters=362_560,
+        patch=(1, 2, 2),
+        in_channels=4,
+        out_channels=4,
+        text_use=TextUse.JOINT,
+        text_length=14,
+        text_width=16,
+        pooled_width=16,
+        vae=_TINY_HUNYUAN_VAE,
+        source=_OWN_SOURCE,
     ),
     _wan(
         "demo-wan",
@@ -338,11 +452,16 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType({spec.name: spec for spec in 
 
 
 def model_spec(name: str) -> ModelSpec:
-    """The preset of a model.
+    """The preset of a model, or a ``ModelSpec`` of the user's, named as ``module:NAME``.
 
     Raises:
         InputError: no such model; the message offers the nearest name.
     """
+    if is_plugin(name):
+        spec = load_plugin(name)
+        if not isinstance(spec, ModelSpec):
+            raise InputError(f"{name} is a {type(spec).__name__}, not a ModelSpec")
+        return spec
     if name not in MODELS:
         what = f"unknown model {name!r}{did_you_mean(name, MODELS)}"
         raise InputError(what, hint=f"one of {', '.join(MODELS)}")

@@ -26,7 +26,15 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clip:
-    """One video sample of a data set, as its manifest describes it."""
+    """One video sample of a data set, as its manifest describes it.
+
+    Args:
+        path: file of frames; empty for synthetic ones.
+        latents: safetensors file of what the VAE made of the clip; it need not be encoded again.
+        fps: frames per second of the file, 0 where unknown.
+        train_fps: frames per second at which the clip is trained, 0 for those of the file;
+            ``shape.frames`` counts at this rate.
+    """
 
     id: str
     shape: Shape
@@ -34,12 +42,17 @@ class Clip:
     caption: str = ""
     text_tokens: int = 0
     fps: float = 0.0
+    latents: str = ""
+    train_fps: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.id:
             raise InputError("a clip needs an id")
-        if self.text_tokens < 0 or self.fps < 0:
+        if min(self.text_tokens, self.fps, self.train_fps) < 0:
             raise InputError("text_tokens and fps must not be negative", where=f"clip {self.id}")
+        if self.train_fps > self.fps:
+            what = f"a clip of {self.fps:g} frames per second cannot be trained at"
+            raise InputError(f"{what} {self.train_fps:g}", where=f"clip {self.id}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +71,11 @@ class MicroBatch:
     def size(self) -> int:
         """Number of clips."""
         return len(self.clips)
+
+    @property
+    def cached(self) -> bool:
+        """Whether the latents of every clip are there, so that nothing is left to encode."""
+        return all(clip.latents for clip in self.clips)
 
     @property
     def text_tokens(self) -> int:

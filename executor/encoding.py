@@ -7,7 +7,7 @@ fades into the next. Frames are not shared out: the VAEs are causal in time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +17,9 @@ from torch import Tensor
 from arachne_opt.executor.adapters.base import VideoAdapter
 from arachne_opt.executor.model_config import ModelConfig
 from arachne_opt.executor.pixels import load_pixels
-from arachne_opt.workload import MicroBatch, Shape
+from arachne_opt.workload import Clip, MicroBatch, Shape
+
+PixelSource = Callable[[Clip, Shape], Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +87,23 @@ def share_out(config: ModelConfig, shape: Shape, clips: int, degree: int) -> tup
     )
 
 
-def encode_batch(adapter: VideoAdapter, batch: MicroBatch, member: Member) -> Tensor:
+def encode_batch(
+    adapter: VideoAdapter, batch: MicroBatch, member: Member, *, pixels: PixelSource = load_pixels
+) -> Tensor:
     """Latents (B, C, T, H, W) of all clips, on every rank of the group.
+
+    Args:
+        adapter: the model.
+        batch: the micro-batch.
+        member: this rank's place in the group.
+        pixels: gives a clip at a shape; called for clips of which this rank encodes a part.
 
     Raises:
         InputError: a clip's file cannot be used.
     """
     config, shape = adapter.config, batch.shape
     pieces = share_out(config, shape, batch.size, member.degree)
-    own = _encode_own(adapter, batch, [p for p in pieces if p.owner == member.index])
+    own = _encode_own(adapter, batch, [p for p in pieces if p.owner == member.index], pixels)
     sizes = [_latent_size(config, shape, piece.tile) for piece in pieces]
     encoded = _gather(own, pieces, sizes, member, adapter.device)
     columns = len(tile_rows(config, shape)[0])
@@ -106,12 +116,14 @@ def encode_batch(adapter: VideoAdapter, batch: MicroBatch, member: Member) -> Te
     return torch.stack(clips)
 
 
-def _encode_own(adapter: VideoAdapter, batch: MicroBatch, pieces: Sequence[Piece]) -> list[Tensor]:
+def _encode_own(
+    adapter: VideoAdapter, batch: MicroBatch, pieces: Sequence[Piece], source: PixelSource
+) -> list[Tensor]:
     results: list[Tensor] = []
     loaded, pixels = -1, torch.empty(0)
     for piece in pieces:  # clip by clip
         if piece.clip != loaded:
-            loaded, pixels = piece.clip, load_pixels(batch.clips[piece.clip], batch.shape)
+            loaded, pixels = piece.clip, source(batch.clips[piece.clip], batch.shape)
         t = piece.tile
         part = pixels[:, :, t.top : t.top + t.height, t.left : t.left + t.width]
         results.append(adapter.encode(part.unsqueeze(0).to(adapter.device))[0])
@@ -121,7 +133,7 @@ def _encode_own(adapter: VideoAdapter, batch: MicroBatch, pieces: Sequence[Piece
 def _latent_size(config: ModelConfig, shape: Shape, tile: Tile) -> tuple[int, int, int, int]:
     frames = config.latent_size(shape)[0]
     factor = config.spatial_factor
-    return config.latent_channels, frames, tile.height // factor, tile.width // factor
+    return config.carried_channels, frames, tile.height // factor, tile.width // factor
 
 
 def _gather(

@@ -96,9 +96,9 @@ class Meter:
         counts = split_tokens(config.token_count(batch.shape), member.degree)
         window = Window(counts=counts, index=member.index, group=member.group)
         clean = self._latents(batch, window)
-        seed = self._job.seed
-        denoise_task(self._adapter, batch, clean, window, weight=1.0, seed=seed, step=0)
+        seed, weights = self._job.seed, [1.0] * batch.size
+        denoise_task(self._adapter, batch, clean, window, weights=weights, seed=seed, step=0)
 
     def _latents(self, batch: MicroBatch, window: Window) -> Tensor:
-        size = (batch.size, window.counts[window.index], self._adapter.config.token_features)
+        size = (batch.size, window.counts[window.index], self._adapter.config.carried_features)
         return torch.randn(size, generator=generator("latents")).to(self._adapter.device)

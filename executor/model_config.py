@@ -6,7 +6,6 @@ A micro-batch of pixels becomes latents (one per ``temporal_factor`` frames afte
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from arachne_opt.errors import InputError
-from arachne_opt.models import ModelSpec, model_spec
+from arachne_opt.models import ModelSpec, TextUse, model_spec
+from arachne_opt.plugins import is_plugin
 from arachne_opt.suggest import did_you_mean
 from arachne_opt.workload import Shape
 
-FAMILIES = ("toy", "wan")
+FAMILIES = ("toy", "wan", "cogvideox", "hunyuan_video")
 
 _REAL_VAE_CHANNELS = 32
 
@@ -28,6 +28,8 @@ class ModelConfig:
     """A video diffusion transformer with its VAE.
 
     Args:
+        family: names the adapter: one of ``FAMILIES``, or ``module:Class`` of the user's.
+        layers: blocks in all; ``single_layers`` of them have one stream for text and video.
         vae_dim: channels of the VAE at full resolution.
         vae_multipliers: channels of each level of the VAE over ``vae_dim``.
         vae_blocks: residual blocks of each level.
@@ -35,6 +37,11 @@ class ModelConfig:
         text_length: text tokens that the transformer sees; texts are cut or padded to it.
         tile: edge in pixels above which the VAE encodes in tiles.
         tile_stride: distance between two tiles; the rest of a tile is blended.
+        joint_text: text tokens take part in self-attention and are shared out over its group.
+        from_image: the model also sees the latents of the first frame.
+        rotary: positions turn queries and keys; else they are added to the tokens.
+        pooled_width: features of a further embedding of the whole text.
+        image_tokens: tokens of an embedded first frame, of ``image_width`` features.
     """
 
     family: str
@@ -53,14 +60,24 @@ class ModelConfig:
     spatial_factor: int
     tile: int
     tile_stride: int
+    joint_text: bool = False
+    from_image: bool = False
+    rotary: bool = True
+    single_layers: int = 0
+    pooled_width: int = 0
+    image_tokens: int = 0
+    image_width: int = 0
 
     def __post_init__(self) -> None:
-        if self.family not in FAMILIES:
+        if self.family not in FAMILIES and not is_plugin(self.family):
             what = f"the runtime cannot run models of the family {self.family!r}"
             raise InputError(what, hint=f"a model of the families {', '.join(FAMILIES)}")
         sizes = (self.heads, self.head_dim, self.layers, self.ffn_dim, self.vae_dim)
         if min(*sizes, self.latent_channels, self.text_dim, self.text_length, *self.patch) < 1:
             raise InputError("all sizes of a model must be at least 1", where=self.family)
+        if self.joint_text and self.text_length < self.heads:
+            what = f"{self.text_length} text tokens cannot be shared by up to {self.heads} ranks"
+            raise InputError(what, where=self.family, hint="a text_length of at least the heads")
         edges = (self.tile, self.tile_stride)
         if min(edges) < 1 or self.tile_stride > self.tile:
             raise InputError(f"a tile of {self.tile} cannot advance by {self.tile_stride} pixels")
@@ -77,6 +94,25 @@ class ModelConfig:
     def token_features(self) -> int:
         """Latent values of one token."""
         return self.latent_channels * math.prod(self.patch)
+
+    @property
+    def carried_channels(self) -> int:
+        """Channels that an encode task gives: latents, and those of the first frame if used."""
+        return self.latent_channels * (2 if self.from_image else 1)
+
+    @property
+    def carried_features(self) -> int:
+        """Values of one token that an encode task hands over."""
+        return self.carried_channels * math.prod(self.patch)
+
+    @property
+    def extras(self) -> dict[str, tuple[int, ...]]:
+        """Sizes of what the model wants to know of each clip besides its text, by name."""
+        wanted = {
+            "pooled": (self.pooled_width,),
+            "image": (self.image_tokens, self.image_width),
+        }
+        return {name: size for name, size in wanted.items() if min(size) > 0}
 
     def latent_size(self, shape: Shape) -> tuple[int, int, int]:
         """Latents of a clip in time, height and width.
@@ -105,9 +141,47 @@ class ModelConfig:
         """Tokens of one clip."""
         return math.prod(self.grid(shape))
 
+    def text_tokens(self, known: int) -> int:
+        """Text tokens that count of a clip with ``known`` ones: at least 1, at most all."""
+        return max(1, min(known, self.text_length))
+
     def legal_degrees(self, limit: int) -> tuple[int, ...]:
         """Sequence-parallel degrees up to ``limit``: the divisors of the number of heads."""
         return tuple(k for k in range(1, limit + 1) if self.heads % k == 0)
+
+
+class EmulatedConfig(ModelConfig):
+    """Small tensors for a rehearsal of a plan, whatever its clips and degrees are."""
+
+    __slots__ = ()
+
+    def latent_size(self, shape: Shape) -> tuple[int, int, int]:
+        """The same for every clip: enough tokens for a degree of 256."""
+        return 1, 16, 16
+
+    def legal_degrees(self, limit: int) -> tuple[int, ...]:
+        """Every degree: no head is computed."""
+        return tuple(range(1, limit + 1))
+
+
+EMULATED_CONFIG = EmulatedConfig(
+    family="toy",
+    heads=1,
+    head_dim=1,
+    layers=1,
+    ffn_dim=1,
+    vae_dim=1,
+    vae_multipliers=(1,),
+    vae_blocks=1,
+    latent_channels=1,
+    text_dim=1,
+    text_length=1,
+    patch=(1, 1, 1),
+    temporal_factor=1,
+    spatial_factor=1,
+    tile=16,
+    tile_stride=16,
+)
 
 
 def config_of(spec: ModelSpec) -> ModelConfig:
@@ -135,6 +209,13 @@ def config_of(spec: ModelSpec) -> ModelConfig:
         spatial_factor=spec.vae.spatial,
         tile=tile,
         tile_stride=stride,
+        joint_text=spec.text_use is TextUse.JOINT,
+        from_image=spec.from_image,
+        rotary=spec.rotary,
+        single_layers=spec.single_layers,
+        pooled_width=spec.pooled_width,
+        image_tokens=spec.image_tokens,
+        image_width=spec.image_width,
     )
 
 
@@ -143,16 +224,21 @@ class ModelChoice:
     """Which model to run.
 
     Args:
-        preset: name in ``models.MODELS``; random weights. Ignored by a checkpoint.
+        preset: name in ``models.MODELS``, or ``module:NAME`` of a ``ModelSpec`` of the user's;
+            random weights. Ignored by a checkpoint.
         overrides: sizes that differ from the preset, such as ``{"layers": 4}``.
-        checkpoint: local folder in diffusers' layout (``transformer/`` and ``vae/``), Wan only.
+        checkpoint: local folder in diffusers' layout (``transformer/`` and ``vae/``).
         seed: seed of random weights.
+        checkpointing: keep only the inputs of the blocks and compute their activations again.
+        emulated: sleep for the planned time instead of computing anything.
     """
 
     preset: str = "toy"
     overrides: Mapping[str, Any] = field(default_factory=dict)
     checkpoint: str = ""
     seed: int = 0
+    checkpointing: bool = False
+    emulated: bool = False
 
     def __post_init__(self) -> None:
         if not self.checkpoint:
@@ -161,6 +247,8 @@ class ModelChoice:
     @property
     def name(self) -> str:
         """Name under which measurements are kept; tells apart what has other sizes."""
+        if self.emulated:
+            return f"emulated {self.preset}"
         if self.checkpoint:
             return Path(self.checkpoint).name
         changed = "".join(f",{key}={self.overrides[key]}" for key in sorted(self.overrides))
@@ -168,8 +256,12 @@ class ModelChoice:
 
     def config(self) -> ModelConfig:
         """The sizes, from the preset or the checkpoint's configuration files."""
+        if self.emulated:
+            return EMULATED_CONFIG
         if self.checkpoint:
-            return _wan_checkpoint(Path(self.checkpoint))
+            from arachne_opt.executor.diffusers_folder import folder_config
+
+            return folder_config(Path(self.checkpoint))
         base = config_of(model_spec(self.preset))
         known = [name for name in ModelConfig.__dataclass_fields__ if name != "family"]
         for key in self.overrides:
@@ -181,42 +273,3 @@ class ModelChoice:
             k: tuple(v) if k in lists else v for k, v in self.overrides.items()
         }
         return replace(base, **changed)
-
-
-def _wan_checkpoint(folder: Path) -> ModelConfig:
-    dit = _read_config(folder / "transformer" / "config.json")
-    vae = _read_config(folder / "vae" / "config.json")
-    try:
-        return ModelConfig(
-            family="wan",
-            heads=dit["num_attention_heads"],
-            head_dim=dit["attention_head_dim"],
-            layers=dit["num_layers"],
-            ffn_dim=dit["ffn_dim"],
-            vae_dim=vae["base_dim"],
-            vae_multipliers=tuple(vae["dim_mult"]),
-            vae_blocks=vae["num_res_blocks"],
-            latent_channels=dit["in_channels"],
-            text_dim=dit["text_dim"],
-            text_length=512,
-            patch=tuple(dit["patch_size"]),
-            temporal_factor=vae.get("scale_factor_temporal", 4),
-            spatial_factor=vae.get("scale_factor_spatial", 8),
-            tile=256,
-            tile_stride=192,
-        )
-    except KeyError as error:
-        raise InputError(f"the configuration lacks {error}", where=str(folder)) from error
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        hint = "a folder in diffusers' layout, with transformer/ and vae/"
-        raise InputError("the checkpoint has no such file", where=str(path), hint=hint) from error
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read the configuration: {error}", where=str(path)) from error
-    if not isinstance(value, dict):
-        raise InputError("expected a table of keys", where=str(path))
-    return value

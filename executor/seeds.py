@@ -37,6 +37,11 @@ def clip_text(clip: str, tokens: int, length: int, features: int) -> Tensor:
     return text
 
 
+def clip_extra(clip: str, name: str, size: Sequence[int]) -> Tensor:
+    """Stand-in for a further embedding of one clip, such as that of its first frame."""
+    return torch.randn(tuple(size), generator=generator("extra", name, clip))
+
+
 def clip_pixels(clip: str, size: Sequence[int]) -> Tensor:
     """Stand-in for decoded frames, uniform in [-1, 1)."""
     return torch.rand(tuple(size), generator=generator("pixels", clip)) * 2 - 1

@@ -4,8 +4,12 @@ Each rank of a group holds a window of the tokens. Around attention one all-to-a
 for heads, so that each rank sees all tokens of its share of the heads, and another trades back.
 Windows may differ in size by a token; only the heads must divide by the degree.
 
-Shape suffixes: B clips, N all tokens, n tokens of this rank, H heads, h heads of this rank,
-D features of a head.
+Where text tokens join the video tokens in one attention they are shared out like them: each rank
+holds a window of both. Every token is then on one rank only, so that nothing is computed twice and
+every gradient counts once.
+
+Shape suffixes: B clips, N all tokens, n tokens of this rank, L text tokens, l those of this rank,
+H heads, h heads of this rank, D features of a head.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from arachne_opt.errors import RunError
+from arachne_opt.executor.distributed import EXCHANGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +81,84 @@ def active_window() -> Window | None:
     return _active[-1] if _active else None
 
 
+def own_tokens() -> slice:
+    """This rank's tokens in the task at hand; all of them outside of any."""
+    window = active_window()
+    return window.own if window else slice(None)
+
+
+def own_text(length: int) -> slice:
+    """This rank's share of ``length`` text tokens in the task at hand."""
+    window = active_window()
+    return _text_window(window, length).own if window else slice(None)
+
+
 def attention(query_BnHD: Tensor, key_BnHD: Tensor, value_BnHD: Tensor) -> Tensor:
     """Attention of this rank's tokens to all tokens of the group: (B, n, H, D)."""
     window = active_window()
     if window is None or window.degree == 1:
         return _plain_attention(query_BnHD, key_BnHD, value_BnHD)
-    stacked = torch.stack((query_BnHD, key_BnHD, value_BnHD))
-    query, key, value = _exchange(stacked, window, to_heads=True).unbind(0)
-    return _exchange(_plain_attention(query, key, value), window, to_heads=False)
+    return _exchanged(query_BnHD, key_BnHD, value_BnHD, window)
 
 
-def _plain_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def joint_attention(
+    query_BnHD: Tensor,
+    key_BnHD: Tensor,
+    value_BnHD: Tensor,
+    *,
+    text: int,
+    text_mask_BL: Tensor | None = None,
+) -> Tensor:
+    """Attention of this rank's video and text tokens to all of the group: (B, n + l, H, D).
+
+    Args:
+        query_BnHD: this rank's video tokens, then its text tokens; the same for the others.
+        key_BnHD: see above.
+        value_BnHD: see above.
+        text: text tokens of the whole group.
+        text_mask_BL: which text tokens may be attended to; all of them where None.
+    """
+    window = active_window()
+    if window is None or window.degree == 1:
+        video = query_BnHD.shape[1] - text
+        mask = _key_mask(text_mask_BL, (video,), (text,))
+        return _plain_attention(query_BnHD, key_BnHD, value_BnHD, mask)
+    texts = _text_window(window, text).counts
+    both = tuple(map(sum, zip(window.counts, texts, strict=True)))
+    joint = Window(counts=both, index=window.index, group=window.group)
+    mask = _key_mask(text_mask_BL, window.counts, texts)
+    return _exchanged(query_BnHD, key_BnHD, value_BnHD, joint, mask)
+
+
+def _text_window(window: Window, length: int) -> Window:
+    counts = split_tokens(length, window.degree)
+    return Window(counts=counts, index=window.index, group=window.group)
+
+
+def _key_mask(
+    text_mask_BL: Tensor | None, video: Sequence[int], text: Sequence[int]
+) -> Tensor | None:
+    """Which keys count, in the order in which the ranks' tokens arrive: (B, 1, 1, N + L)."""
+    if text_mask_BL is None:
+        return None
+    masks = zip(video, torch.split(text_mask_BL, list(text), dim=1), strict=True)
+    parts = [(part.new_ones(part.shape[0], count), part) for count, part in masks]
+    return torch.cat([half for pair in parts for half in pair], dim=1)[:, None, None]
+
+
+def _exchanged(
+    query: Tensor, key: Tensor, value: Tensor, window: Window, mask: Tensor | None = None
+) -> Tensor:
+    stacked = torch.stack((query, key, value))
+    q, k, v = _exchange(stacked, window, to_heads=True).unbind(0)
+    return _exchange(_plain_attention(q, k, v, mask), window, to_heads=False)
+
+
+def _plain_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+) -> Tensor:
     q, k, v = (t.transpose(1, 2) for t in (query, key, value))
-    return functional.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2)
 
 
 def _exchange(x: Tensor, window: Window, *, to_heads: bool) -> Tensor:
@@ -148,5 +218,8 @@ def _all_to_all(
 ) -> Tensor:
     """One all-to-all of a flat buffer; the sizes are the plan's, the same on every rank."""
     result = data.new_empty(sum(received))
-    dist.all_to_all_single(result, data.view(-1), list(received), list(sent), group=window.group)
+    with EXCHANGES.running():
+        dist.all_to_all_single(
+            result, data.view(-1), list(received), list(sent), group=window.group
+        )
     return result

@@ -53,14 +53,16 @@ def build_batching_problem(
         raise InputError(f"a micro-batch holds at least one clip, not {most_clips}")
     if degrees is not None:
         check_degrees(degrees, cost_model)
-    by_shape: dict[Shape, list[Clip]] = {}
+    # Clips with cached latents, which need no encoding, stay among themselves.
+    by_shape: dict[tuple[Shape, bool], list[Clip]] = {}
     widest: dict[Shape, int] = {}
     for batch in iteration.micro_batches:
-        by_shape.setdefault(batch.shape, []).extend(batch.clips)
+        for clip in batch.clips:
+            by_shape.setdefault((batch.shape, bool(clip.latents)), []).append(clip)
         widest[batch.shape] = max(widest.get(batch.shape, 0), batch.size)
     pricer = _Pricer(cluster, cost_model, degrees, memory_limit_bytes)
     families = []
-    for shape, clips in sorted(by_shape.items()):
+    for (shape, _), clips in sorted(by_shape.items()):
         ordered = tuple(sorted(clips, key=lambda c: (-c.text_tokens, c.id)))
         most = max(most_clips, widest[shape])
         if max_tokens is not None:
@@ -111,8 +113,8 @@ class _Pricer:
         self._cost_model = cost_model
         self._degrees = degrees
         self._limit_bytes = memory_limit_bytes
-        self._kinds: dict[tuple[Shape, int, int], int | None] = {}
-        self._refusals: dict[tuple[Shape, int, int], InputError | InfeasibleError] = {}
+        self._kinds: dict[tuple[Shape, int, int, bool], int | None] = {}
+        self._refusals: dict[tuple[Shape, int, int, bool], InputError | InfeasibleError] = {}
 
     def kind(self, shape: Shape, clips: tuple[Clip, ...]) -> int | None:
         """Index of a micro-batch in the catalogue, None where it fits nowhere or has no price."""
@@ -128,11 +130,11 @@ class _Pricer:
         others = (r for (s, *_), r in self._refusals.items() if s == shape)
         return self._refusals.get(self._key(single)) or next(others)
 
-    def _key(self, batch: MicroBatch) -> tuple[Shape, int, int]:
+    def _key(self, batch: MicroBatch) -> tuple[Shape, int, int, bool]:
         text = self._cost_model.model.used_text_tokens(batch.text_tokens)
-        return batch.shape, batch.size, text
+        return batch.shape, batch.size, text, batch.cached
 
-    def _price(self, key: tuple[Shape, int, int], batch: MicroBatch) -> int | None:
+    def _price(self, key: tuple[Shape, int, int, bool], batch: MicroBatch) -> int | None:
         try:
             cascade = build_cascade(batch, self._cluster, self._cost_model, self._degrees)
             if self._limit_bytes is not None:

@@ -13,6 +13,8 @@ from arachne_opt.errors import InfeasibleError, InputError
 from arachne_opt.units import format_bytes
 from arachne_opt.workload import Iteration, MicroBatch
 
+ENCODE = "encode"
+
 _log = logging.getLogger(__name__)
 
 
@@ -62,13 +64,15 @@ def build_cascade(
 ) -> Cascade:
     """The tasks of one micro-batch, one after the other, with the options that fit the cluster.
 
+    Clips whose latents are cached have nothing to encode: their cascade begins after that.
+
     Raises:
         InputError: the cost model knows nothing about the micro-batch.
         InfeasibleError: a task fits at no degree.
     """
+    names = [n for n in cost_model.task_names if not (n == ENCODE and batch.cached)]
     tasks = [
-        _task(task, index, batch, cluster, cost_model, degrees)
-        for index, task in enumerate(cost_model.task_names)
+        _task(task, index, batch, cluster, cost_model, degrees) for index, task in enumerate(names)
     ]
     return Cascade(id=batch.id, tasks=tuple(tasks), label=batch.label)
 
@@ -111,7 +115,7 @@ def _task(
         name=name,
         options=tuple(options),
         predecessors=(index - 1,) if index else (),
-        input_bytes=cost_model.input_bytes(name, batch),
+        input_bytes=cost_model.input_bytes(name, batch) if index else 0,
     )
 
 

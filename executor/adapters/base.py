@@ -1,15 +1,20 @@
-"""What the runtime asks of a model; a new model is one subclass.
+"""What the runtime asks of a model; a new model is one subclass (docs/adapters.md).
 
 A subclass builds its VAE and transformer and says how to ``encode`` pixels and ``predict`` from
 tokens. Sequence parallelism is on its side of the seam: ``predict`` gets this rank's tokens only,
-must add positions for exactly these (``active_window().own``), and must call
-``sequence_parallel.attention`` for self-attention. All else happens once per token.
+must add positions for exactly these (``sequence_parallel.own_tokens()``), and must call
+``sequence_parallel.attention`` for self-attention, or ``joint_attention`` where text tokens take
+part in it. All else happens once per token.
+
+Shape suffixes: B clips, n tokens of this rank, P latent values of a token, L text tokens, D their
+features.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +33,12 @@ class DenoiseBatch:
         shape: of the clips, in pixels.
         clean: latents of this rank's tokens (B, n, P).
         noise: the same of the noise.
-        timesteps: time of each clip in [0, 1).
-        text: text embeddings (B, length, features).
+        timesteps: time of each clip in [0, 1): 0 is the clean clip.
+        text: text embeddings (B, L, D), the same on every rank of the group.
+        text_lengths: text tokens of each clip that are no padding, at least 1.
+        first_frame: latents of the first frame for this rank's tokens (B, n, P), for models that
+            start from an image.
+        extras: what the model names in ``ModelConfig.extras``, one row per clip.
     """
 
     shape: Shape
@@ -37,6 +46,9 @@ class DenoiseBatch:
     noise: Tensor
     timesteps: Tensor
     text: Tensor
+    text_lengths: Tensor
+    first_frame: Tensor | None = None
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class VideoAdapter(ABC):
@@ -56,24 +68,38 @@ class VideoAdapter(ABC):
 
     @abstractmethod
     def encode(self, pixels_BCFHW: Tensor) -> Tensor:
-        """Latents (B, C, T, H, W) of pixels in [-1, 1], not random; pixels of one tile."""
+        """Latents (B, C, T, H, W) of pixels in [-1, 1], not random; pixels of one tile.
+
+        A model that starts from an image gives the latents of its first frame, followed by
+        nothing, as further channels.
+        """
 
     @abstractmethod
-    def predict(
-        self, noisy_BnP: Tensor, timesteps_B: Tensor, text_BLD: Tensor, shape: Shape
-    ) -> Tensor:
-        """Predicted velocity (noise minus clean) of this rank's tokens (B, n, P)."""
+    def predict(self, noisy_BnP: Tensor, batch: DenoiseBatch) -> Tensor:
+        """What the model predicts for this rank's tokens (B, n, P), from noisy latents."""
 
-    def denoise_loss(self, batch: DenoiseBatch) -> Tensor:
-        """Sum of squared errors per clip over this rank's tokens, for flow matching.
+    def mix(self, batch: DenoiseBatch) -> tuple[Tensor, Tensor]:
+        """Noisy latents and what is to be predicted from them: by default that of flow matching.
 
-        A model that is trained to predict something else overrides this method.
+        The way leads straight from the clean clip to noise, at the velocity noise minus clean.
         """
         time = batch.timesteps.view(-1, 1, 1)
-        noisy = (1 - time) * batch.clean + time * batch.noise
-        predicted = self.predict(noisy, batch.timesteps, batch.text, batch.shape)
-        error = predicted.float() - (batch.noise - batch.clean)
+        return (1 - time) * batch.clean + time * batch.noise, batch.noise - batch.clean
+
+    def denoise_loss(self, batch: DenoiseBatch) -> Tensor:
+        """Sum of squared errors per clip over this rank's tokens."""
+        noisy, wanted = self.mix(batch)
+        error = self.predict(noisy, batch).float() - wanted
         return error.square().sum(dim=(1, 2))
+
+    def set_checkpointing(self, enabled: bool) -> None:
+        """Keeps only the inputs of the blocks and computes the rest again, or no longer.
+
+        Raises:
+            RunError: the model cannot.
+        """
+        if enabled:
+            raise RunError(f"{type(self).__name__} cannot compute its activations again")
 
     def window(self, shape: Shape) -> Window:
         """The active window, or all tokens of a clip where none is active.

@@ -7,19 +7,20 @@ import math
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
-from arachne_opt.executor.adapters.base import VideoAdapter
-from arachne_opt.executor.model_config import ModelConfig
+from arachne_opt.executor.adapters.base import DenoiseBatch, VideoAdapter
+from arachne_opt.executor.model_config import ModelChoice, ModelConfig
 from arachne_opt.executor.sequence_parallel import attention
-from arachne_opt.workload import Shape
 
 
 class ToyAdapter(VideoAdapter):
     """A convolution that turns 4 frames of 8 by 8 pixels into a latent, and a transformer."""
 
-    def __init__(self, config: ModelConfig, seed: int, device: torch.device) -> None:
+    def __init__(self, choice: ModelChoice, device: torch.device) -> None:
+        config = choice.config()
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(choice.seed)
             self.vae = _encoder(config).requires_grad_(False).eval().to(device)
             self.transformer = ToyTransformer(config).to(device)
         self.config, self.device = config, device
@@ -31,14 +32,16 @@ class ToyAdapter(VideoAdapter):
         latents: Tensor = self.vae(torch.cat((first, pixels_BCFHW), dim=2))
         return latents
 
-    def predict(
-        self, noisy_BnP: Tensor, timesteps_B: Tensor, text_BLD: Tensor, shape: Shape
-    ) -> Tensor:
+    def predict(self, noisy_BnP: Tensor, batch: DenoiseBatch) -> Tensor:
         """Predicted velocity of this rank's tokens."""
-        positions = _positions(self.config.grid(shape), self.config.width, self.device)
-        own = self.window(shape).own
-        result: Tensor = self.transformer(noisy_BnP, timesteps_B, text_BLD, positions[own])
+        positions = _positions(self.config.grid(batch.shape), self.config.width, self.device)
+        own = positions[self.window(batch.shape).own]
+        result: Tensor = self.transformer(noisy_BnP, batch.timesteps, batch.text, own)
         return result
+
+    def set_checkpointing(self, enabled: bool) -> None:
+        """Computes the blocks again in the backward pass, or no longer."""
+        self.transformer.checkpointing = enabled
 
 
 class ToyTransformer(nn.Module):
@@ -52,6 +55,7 @@ class ToyTransformer(nn.Module):
         self.time = nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 6 * width))
         self.blocks = nn.ModuleList(ToyBlock(config) for _ in range(config.layers))
         self.out = nn.Linear(width, config.token_features)
+        self.checkpointing = False
 
     def forward(self, tokens: Tensor, timesteps: Tensor, text: Tensor, positions: Tensor) -> Tensor:
         """Velocity of tokens (B, n, P)."""
@@ -59,7 +63,10 @@ class ToyTransformer(nn.Module):
         x, text = self.embed(tokens) + positions, self.text(text)
         modulation = self.time(wave).unsqueeze(1).chunk(6, dim=-1)
         for block in self.blocks:
-            x = block(x, text, modulation)
+            if self.checkpointing:
+                x = checkpoint(block, x, text, modulation, use_reentrant=False)
+            else:
+                x = block(x, text, modulation)
         result: Tensor = self.out(functional.layer_norm(x, x.shape[-1:]))
         return result
 

@@ -17,7 +17,11 @@ PATIENCE_S = 120
 LOADED = [
     "torch.distributed",
     "diffusers.models.autoencoders.autoencoder_kl_wan",
+    "diffusers.models.autoencoders.autoencoder_kl_cogvideox",
+    "diffusers.models.autoencoders.autoencoder_kl_hunyuan_video",
     "diffusers.models.transformers.transformer_wan",
+    "diffusers.models.transformers.cogvideox_transformer_3d",
+    "diffusers.models.transformers.transformer_hunyuan_video",
 ]
 
 

@@ -7,7 +7,7 @@ from arachne_opt.executor.encoding import share_out, tile_rows
 from arachne_opt.executor.model_config import ModelChoice
 from arachne_opt.executor.seeds import clip_pixels
 from arachne_opt.workload import Shape
-from tests.executor import rank_tasks, reference
+from tests.executor import rank_tasks, reference_models
 from tests.executor.jobs import ODD, SMALL, TILED, WIDE, batch
 from tests.executor.ranks import run_ranks
 
@@ -29,7 +29,7 @@ def test_so_it_is_for_clips_of_several_frames():
 def check_degrees(batches):
     answers = run_ranks(rank_tasks.encode, 4, CHOICE, batches)
     with torch.random.fork_rng():
-        _, encode, _ = reference.wan(CHOICE)
+        encode = reference_models.wan(CHOICE).encode
     for number, micro_batch in enumerate(batches):
         alone = torch.from_numpy(answers[0][number][0])
         for rank, answer in enumerate(answers):

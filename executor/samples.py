@@ -1,0 +1,100 @@
+"""Reads what tasks need of a clip: frames, cached latents, or embeddings beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from arachne_opt.errors import InputError
+from arachne_opt.executor.model_config import ModelConfig
+from arachne_opt.executor.pixels import read_frames
+from arachne_opt.workload import Clip, Shape
+
+LATENTS = "latents"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One thing to read.
+
+    Args:
+        kind: ``pixels``, ``latents`` or ``embeddings``.
+        first: first latent frame, for latents only ...
+        last: ... and the one after the last.
+    """
+
+    kind: str
+    clip: Clip
+    shape: Shape
+    first: int = 0
+    last: int = 0
+
+
+class SampleReader:
+    """Reads for one model, whose sizes say what a file must hold."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._config = config
+
+    def read(self, request: Request) -> Any:  # noqa: ANN401 - depends on the kind
+        """Frames as uint8 (F, H, W, 3), latents (C, t, H, W), or tensors by name.
+
+        Raises:
+            InputError: the file is damaged, or is not for this model or shape.
+        """
+        if request.kind == "pixels":
+            return read_frames(request.clip, request.shape)
+        if request.kind == "latents":
+            return self._latents(request)
+        return self._embeddings(request)
+
+    def _latents(self, request: Request) -> Tensor:
+        config = self._config
+        wanted = (config.carried_channels, *config.latent_size(request.shape))
+
+        def cut(file: Any) -> Tensor:  # noqa: ANN401 - a class of an optional package
+            part = file.get_slice(LATENTS)
+            found = tuple(part.get_shape())
+            if found != wanted:
+                raise InputError(f"the latents are {found}, clips of {request.shape} need {wanted}")
+            tensor: Tensor = part[:, request.first : request.last]
+            return tensor.float()
+
+        return _finite(_opened(request.clip, cut), request.clip)
+
+    def _embeddings(self, request: Request) -> dict[str, Tensor]:
+        config = self._config
+
+        def pick(file: Any) -> dict[str, Tensor]:  # noqa: ANN401 - a class of an optional package
+            names = [name for name in ("text", *config.extras) if name in file.keys()]  # noqa: SIM118 - no mapping
+            return {name: file.get_tensor(name).float() for name in names}
+
+        found = _opened(request.clip, pick)
+        for name, value in found.items():
+            size = tuple(value.shape)
+            wanted = config.extras.get(name, (len(value), config.text_dim))
+            if size != wanted:
+                raise InputError(f"{name!r} is {size}, the model takes {wanted}")
+            _finite(value, request.clip)
+        return found
+
+
+def _opened(clip: Clip, use: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever is read
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(clip.latents, framework="pt") as file:
+            return use(file)
+    except (OSError, SafetensorError) as error:
+        where = f"clip {clip.id}"
+        raise InputError(f"cannot read {clip.latents}: {error}", where=where) from error
+
+
+def _finite(value: Tensor, clip: Clip) -> Tensor:
+    if not torch.isfinite(value).all():
+        raise InputError(f"{clip.latents} holds numbers that are not finite")
+    return value

@@ -1,0 +1,137 @@
+"""Real models under plans of mixed degrees give the gradient of one process, whatever is cached."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.executor.job import ReplayIteration
+from arachne_opt.executor.seeds import clip_pixels, generator
+from arachne_opt.workload import Iteration
+from tests.executor import rank_tasks, reference
+from tests.executor.jobs import iteration_of, job_of, mixed_iterations
+from tests.executor.ranks import run_ranks
+from tests.executor.reference_models import MODELS
+
+PRESETS = ("tiny-wan", "tiny-wan-i2v", "tiny-cogvideox", "tiny-hunyuan-video")
+RULES = ("clip", "token")
+SOURCES = ("encode", "cached", "checkpointed")
+
+
+def without_encode(iteration, latents):
+    """The iteration with clips whose latents lie in files, and no encode task."""
+    batches = tuple(
+        replace(b, clips=tuple(replace(c, latents=latents(c, b.shape)) for c in b.clips))
+        for b in iteration.batches.micro_batches
+    )
+    cascades = tuple(
+        replace(c, tasks=(replace(c.tasks[1], predecessors=()),))
+        for c in iteration.problem.cascades
+    )
+    problem = replace(iteration.problem, cascades=cascades)
+    placements = tuple(replace(p, task=0) for p in iteration.plan.placements if p.task == 1)
+    return ReplayIteration(
+        batches=Iteration(name=iteration.name, micro_batches=batches),
+        problem=problem,
+        plan=replace(iteration.plan, placements=placements),
+    )
+
+
+def half_cached(iteration, latents):
+    """The iteration with every other micro-batch cached."""
+    cached = without_encode(iteration, latents)
+    pick = lambda index: cached if index % 2 else iteration  # noqa: E731
+    numbers = range(len(iteration.problem.cascades))
+    problem = replace(
+        iteration.problem, cascades=tuple(pick(i).problem.cascades[i] for i in numbers)
+    )
+    batches = tuple(pick(i).batch_of(i) for i in numbers)
+    placements = tuple(p for i in numbers for p in pick(i).plan.placements if p.cascade == i)
+    return ReplayIteration(
+        batches=Iteration(name=iteration.name, micro_batches=batches),
+        problem=problem,
+        plan=replace(iteration.plan, placements=placements),
+    )
+
+
+class LatentFiles:
+    """Writes latents and embeddings of a model, some without text or other embeddings."""
+
+    def __init__(self, folder, preset):
+        choice = job_of(preset=preset).model
+        self.folder, self.preset, self.config = folder, preset, choice.config()
+        self.encode = MODELS[preset](choice).encode
+        self.made = 0
+
+    def __call__(self, clip, shape):
+        path = self.folder / f"{self.preset}-{clip.id}.safetensors"
+        if not path.exists():
+            size = (3, shape.frames, shape.height, shape.width)
+            tensors = {"latents": self.encode(clip_pixels(clip.id, size)[None])[0].contiguous()}
+            self.made += 1
+            if self.made % 2:
+                noise = generator("file", clip.id)
+                tensors["text"] = torch.randn(6, self.config.text_dim, generator=noise)
+                for name, wanted in self.config.extras.items():
+                    tensors[name] = torch.randn(wanted, generator=noise)
+            save_file(tensors, path)
+        return str(path)
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    torch.set_num_threads(1)
+    first, second = mixed_iterations()
+    made = {}
+    for preset in PRESETS:
+        files = LatentFiles(tmp_path_factory.mktemp("latents"), preset)
+        cached = (without_encode(first, files), half_cached(second, files))
+        for rule in RULES:
+            for source in SOURCES:
+                chosen = {"cached": cached, "encode": (first, second), "checkpointed": (first,)}
+                made[preset, source, rule] = job_of(
+                    *chosen[source],
+                    preset=preset,
+                    weight_rule=rule,
+                    # Adam's first steps blow up gradients that are mere rounding to full size.
+                    learning_rate=1e-5,
+                    checkpointing=source == "checkpointed",
+                )
+    return made
+
+
+@pytest.fixture(scope="module")
+def replays(jobs):
+    chosen = {key: job for key, job in jobs.items() if key[1:] != ("checkpointed", "token")}
+    answers = run_ranks(rank_tasks.train, 4, list(chosen.values()))
+    return dict(zip(chosen, answers[0], strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("source", ("encode", "cached"))
+@pytest.mark.parametrize("preset", PRESETS)
+def test_loss_and_gradients_equal_those_of_one_process(jobs, replays, preset, source, rule):
+    losses, gradients, parameters, report, _ = replays[preset, source, rule]
+    with torch.random.fork_rng():
+        wanted = reference.train(jobs[preset, source, rule])
+    assert losses == pytest.approx(wanted[0], rel=1e-6)
+    for found, exact in zip(gradients, wanted[1], strict=True):
+        assert reference.worst_difference(tensors(found), exact) < 1e-5
+    assert reference.worst_difference(tensors(parameters), wanted[2]) < 1e-5
+    tasks = {task.task for it in report.iterations[:1] for task in it.tasks}
+    assert tasks == ({"denoise"} if source == "cached" else {"encode", "denoise"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", PRESETS)
+def test_computing_activations_again_changes_nothing(replays, preset):
+    plain, again = replays[preset, "encode", "clip"], replays[preset, "checkpointed", "clip"]
+    assert again[0] == pytest.approx(plain[0][:1], rel=1e-6)
+    assert reference.worst_difference(tensors(again[1][0]), tensors(plain[1][0])) < 1e-6
+
+
+def tensors(arrays):
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
