@@ -110,8 +110,11 @@ class PlanProcess:
         """Passes messages on until the process ends, then starts another one if that is due."""
         assert process.stdout is not None  # asked for with PIPE
         for line in process.stdout:
-            with suppress(ValueError):  # the last words of a killed process may be cut
-                self._on_message(json.loads(line))
+            try:
+                message = json.loads(line)
+            except ValueError:
+                break  # the last words of a killed process are cut
+            self._on_message(message)
         process.stdout.close()
         code = process.wait()
         outbox.put(None)
