@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generated import checked, conditions, generated_problems, problem_options
+from generated import checked, conditions, generated_problems, problem_options, run
 
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
@@ -144,4 +144,4 @@ def _mean(values: Sequence[float]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

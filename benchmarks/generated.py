@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from arachne_opt import __version__
@@ -16,6 +18,7 @@ from arachne_opt.costs.analytic import analytic_for_cluster
 from arachne_opt.costs.base import CostModel
 from arachne_opt.costs.build import build_problem
 from arachne_opt.costs.table import TableCostModel
+from arachne_opt.errors import ArachneError
 from arachne_opt.importers.durations import read_durations
 from arachne_opt.models import model_spec
 from arachne_opt.solvers.base import Limits, Result
@@ -33,6 +36,15 @@ def problem_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus-per-batch", type=int, default=4, help="GPUs over micro-batches")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs a script; an error that a user can meet is one line and an exit code."""
+    try:
+        main()
+    except ArachneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 def conditions(options: argparse.Namespace) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from generated import checked, conditions, generated_problems, problem_options
+from generated import checked, conditions, generated_problems, problem_options, run
 
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.errors import MissingDependencyError
@@ -186,4 +186,4 @@ def _print(row: Row) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

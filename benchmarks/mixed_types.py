@@ -13,7 +13,7 @@ import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from generated import checked, conditions, generated_problems, problem_options
+from generated import checked, conditions, generated_problems, problem_options, run
 
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem, Option, Task
@@ -132,4 +132,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

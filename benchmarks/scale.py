@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from generated import checked, conditions, generated_problems, problem_options
+from generated import checked, conditions, generated_problems, problem_options, run
 
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.base import Limits, Progress, Result
@@ -124,4 +124,4 @@ def _print(devices: int, cascades: int, outcomes: Sequence[Outcome]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

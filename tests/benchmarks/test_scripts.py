@@ -1,0 +1,136 @@
+"""The scripts in benchmarks/, run as a reader would run them, on small problems."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from arachne_opt.cascade.plan import CascadePlan, Placement
+from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cluster_file import read_cluster
+from arachne_opt.solvers.base import Limits
+from arachne_opt.solvers.registry import cascade_solver
+from tests.strategies import two_stage
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Imports a script, with the folder on the path as it is when Python runs a file in it."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return __import__
+
+
+def run(name: str, *args: object) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / name, *map(str, args)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_headline_prints_reductions_and_draws_them(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "gain.png"
+    small = ("--sizes", 16, 24, "--iterations", 1, "--time-limit", 0.5)
+    out = run("headline.py", *small, "--plot", picture)
+    rows = [line for line in out.splitlines() if re.match(r"(720p|mixed) +\d", line)]
+    assert [row.split()[:2] for row in rows] == [
+        [m, s] for m in ("720p", "mixed") for s in ("16", "24")
+    ]
+    assert "cores" in out
+    assert "seed 0" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_scale_prints_gaps_memory_and_the_time_to_a_gap() -> None:
+    small = ("--sizes", 16, "--iterations", 1, "--time-limit", 2, "--gap", 5)
+    out = run("scale.py", *small)
+    assert re.search(r"^ +16 +4 +\d+\.\d % +\d+\.\d % +\d+\.\d % +\d+ MiB +1 of 1", out, re.M)
+
+
+@pytest.mark.slow
+def test_the_ablation_has_a_row_for_each_variant() -> None:
+    out = run("ablation.py", "--sizes", 16, "--iterations", 1, "--time-limit", 0.3)
+    assert re.search(r"^whole +1\.000 +1\.000 +0 +0 ", out, re.M)
+    for name in ("no hints", "no LNS", "no area cut", "no topology"):
+        assert re.search(rf"^{name} +\d\.\d+ ", out, re.M), name
+
+
+@pytest.mark.slow
+def test_mixed_types_counts_wins() -> None:
+    out = run("mixed_types.py", "--mixtures", "mixed", "--iterations", 1, "--time-limit", 1)
+    assert "shorter than each of the three on 1 of 1" in out
+
+
+def test_what_fits_nowhere_is_said_in_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "scale.py", "--sizes", "8", "--seed", "0"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: micro-batch mb0")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_plan_that_ignores_types_is_charged_by_its_slowest_device(
+    script: Callable[[str], ModuleType],
+) -> None:
+    cascades = (two_stage("a", {1: 100}, {2: 500}),)
+    fast = CascadeProblem(name="x", cluster=read_cluster("H100-80:1x2"), cascades=cascades)
+    plan = CascadePlan(
+        problem_name="x",
+        placements=(
+            Placement(cascade=0, task=0, devices=(0,), start_us=0, end_us=100),
+            Placement(cascade=0, task=1, devices=(0, 1), start_us=100, end_us=700),
+        ),
+    )
+    mixed = read_cluster("H100-80:1, A100-80:1")
+    factors_ppm = {"H100-80": 1_000_000, "A100-80": 2_200_000}
+    charged_us = script("mixed_types").charged_by_slowest_us(fast, plan, mixed, factors_ppm)
+    # 100 on the fast device; 500 * 2.2 * 1.048166 (both use their NIC group 0) over both nodes.
+    assert charged_us == 100 + 1153
+
+
+def test_a_plan_made_without_topology_is_charged_with_it(
+    script: Callable[[str], ModuleType],
+) -> None:
+    cascades = (two_stage("a", {1: 100}, {2: 500}),)
+    problem = CascadeProblem(name="x", cluster=read_cluster("H100-80:1x2"), cascades=cascades)
+    flat = script("ablation").VARIANTS["no topology"](problem, Limits(time_limit_s=0.5))
+    full = cascade_solver().solve(problem, Limits(time_limit_s=0.5))
+    assert flat[0] == full.objective_us == 100 + 525
+    assert flat[1] <= 600
+
+
+def test_reductions_are_over_the_sum_of_the_iterations(
+    script: Callable[[str], ModuleType],
+) -> None:
+    row = script("headline").Row(
+        mixture="x",
+        devices=8,
+        cascades=2,
+        spread=0.0,
+        ours_us=30,
+        bound_us=30,
+        theirs_us={"best-uniform": 40, "flex-sp": None, "knapformer": 35, "dynamic-cp": 36},
+    )
+    assert row.reduction("best-uniform") == 0.25
+    assert row.reduction("flex-sp") is None
+    assert row.best_dynamic_us == 35
