@@ -30,12 +30,11 @@ from arachne_opt.solvers.incumbent import Incumbent
 
 # Rounds of annealing use these in turn.
 _COOLINGS = (
+    Cooling(hot=0.02, cold=0.0005, across=0.4),
     Cooling(),
-    Cooling(),
-    Cooling(hot=0.01, cold=0.0003, across=0.4),
     Cooling(hot=0.01, cold=0.0003, across=0.4),
 )
-_ROUNDS, _SHORTEST_ROUND = 8, 0.4
+_ROUNDS, _SHORTEST_ROUND = 12, 0.5
 # Fresh starts take degrees for deadlines up to this multiple of the bound.
 _LOOSEST = 1.3
 # Longest run of one neighbourhood, and shares of a sequential solve.
@@ -240,10 +239,10 @@ class Search:
             self._round += 1
 
     def _next_start(self) -> State:
-        """What the other thread found last, else in turn a fresh list schedule and the best one."""
+        """What the other thread found last, else a fresh schedule; the best one in the last turn."""
         if self._starts:
             return self._starts.pop()
-        if self._round % 2 == 0:
+        if self._round % len(_COOLINGS) < len(_COOLINGS) - 1:
             return self._decoder.state_of(self._fresh())
         assert self._best.schedule is not None
         return self._decoder.state_of(self._best.schedule)
