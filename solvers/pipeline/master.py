@@ -109,7 +109,9 @@ class Master:
                 if inside + across >= self.best_s():
                     break
                 within = (inside_s <= inside) & (across_s <= across)
-                if inside_s[within].max(initial=0) < inside or across_s[within].max() < across:
+                if not within.any():
+                    continue
+                if inside_s[within].max(initial=0) < inside or across_s[within].max(initial=0) < across:
                     continue  # the same columns as under lower limits
                 kept = chosen[within]
                 if left_s() <= 0 or not self._exhaust(kept, inside + across, count, left_s):
@@ -146,6 +148,7 @@ class Master:
         while len(kept):
             seconds = self.best_s() * _BELOW - exchange_s
             rounds = np.array([self.columns[c].microbatches_within(seconds) for c in kept])
+            rounds = np.minimum(rounds, -(-self.bench.problem.global_batch // self.batch[kept]))
             kept, rounds = kept[rounds > 0], rounds[rounds > 0]
             if options.allow_excess:  # else the batches matter, not only the samples
                 needed = _needed(self.used[kept], self.batch[kept] * rounds)

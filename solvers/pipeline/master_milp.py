@@ -35,12 +35,18 @@ class MilpMaster:
         # A time-limited answer is called optimal by the status; sol_status tells what there is.
         if model.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
             return SetAnswer(tuple(round(z.value()) for z in copies), proven=False)
-        return SetAnswer(None, proven=model.sol_status == pulp.LpSolutionInfeasible)
+        # All variables are bounded, so that infeasible never stands for unbounded.
+        return SetAnswer(None, proven=model.status == pulp.LpStatusInfeasible)
 
     def _solver(self, pulp: ModuleType, time_limit_s: float, seed: int) -> LpSolver:
         if self.name == "cbc":
-            options = [f"randomSeed {seed}"]
-            solver = pulp.PULP_CBC_CMD(msg=False, timeLimit=time_limit_s, options=options)
+            # The binary that PuLP brings, without the class that PuLP 3.3 calls deprecated.
+            solver = pulp.COIN_CMD(
+                path=pulp.PULP_CBC_CMD.pulp_cbc_path,
+                msg=False,
+                timeLimit=time_limit_s,
+                options=[f"randomSeed {seed}"],
+            )
         else:
             solver = pulp.HiGHS(msg=False, timeLimit=time_limit_s, threads=1, random_seed=seed)
         if not solver.available():

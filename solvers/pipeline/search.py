@@ -13,10 +13,10 @@ from arachne_opt.solvers.pipeline.tables import BatchTables
 
 # Parts of the time of an iteration that the gradient exchange may take; one template is tried
 # under each of these limits, since a lower one asks for shorter stages.
-_SYNC_PARTS = np.array([0.02, 0.05, 0.09, 0.14, 0.2, 0.28, 0.38, 0.55])
+_SYNC_PARTS = np.array([0.02, 0.05, 0.09, 0.14, 0.2, 0.28, 0.4, 1.0])
 _HALVINGS = 7
-_EXACT = 12  # templates of a call that get an exact division
-_STEPS = 12  # exact divisions of a template under ever lower limits
+_EXACT = 16  # templates of a call that get an exact division
+_STEPS = 24  # exact divisions of a template under ever lower limits
 _EACH_HALVINGS = 20
 _EACH_SLACKS = (1 + 1e-4, 1.04)
 _BELOW = 1 - 1e-9
@@ -84,30 +84,30 @@ class TemplateSearch:
         _, firsts = np.unique(which[order], return_index=True)
         chosen = order[np.sort(firsts)][:_EXACT]
         if len(chosen):
-            best = self._exact(batch, which[chosen], load[chosen], sync[chosen], below_s)
+            best = self._exact(batch, which[chosen], below_s)
         return best
 
     def _promising(self, batch: Templates, below_s: float) -> tuple[Ints, Floats, Floats, Floats]:
         """Templates (with a sync limit, the least load, a guess) that may take less time."""
         rounds = self.microbatches - 1
-        top = below_s if np.isfinite(below_s) else self._any_time(batch)
+        known = np.isfinite(below_s)
+        top = below_s if known else self._any_time(batch) * self.microbatches
         which = np.repeat(np.arange(batch.count), len(_SYNC_PARTS))
-        sync = np.tile(_SYNC_PARTS * top, batch.count)
-        sync = np.where(sync >= 0.5 * top, np.inf, sync) if not np.isfinite(below_s) else sync
-        high = (top - np.minimum(sync, top)) / max(rounds + 1, 1)
-        if not np.isfinite(below_s):
-            high = np.full(len(which), top)
+        sync = np.tile(np.append(_SYNC_PARTS[:-1] * top, np.inf), batch.count)
+        # An exchange above the next lower limit, and at least one round of the load.
+        over = np.tile(np.append(0, _SYNC_PARTS[:-1]) * top, batch.count)
+        high = (top - over) / (rounds + 1)
         keep = np.isfinite(batch.reach(which, high, sync))
         which, sync, high = which[keep], sync[keep], high[keep]
         low = np.zeros(len(which))
-        for _ in range(_HALVINGS if np.isfinite(below_s) else 3 * _HALVINGS):
+        for _ in range(_HALVINGS if known else 3 * _HALVINGS):
             if not len(which):
                 break
             middle = (low + high) / 2
             good = np.isfinite(batch.reach(which, middle, sync))
             low, high = np.where(good, low, middle), np.where(good, middle, high)
         fill = batch.reach(which, high, sync)
-        guess = rounds * high + fill + np.where(np.isfinite(sync), sync, 0)
+        guess = rounds * high + fill + np.where(np.isfinite(sync), (over[keep] + sync) / 2, top)
         return which, sync, high, guess
 
     def _any_time(self, batch: Templates) -> float:
@@ -142,14 +142,17 @@ class TemplateSearch:
                     found[n] = _found(batch, n, division, n, float(total[n]))
         return found
 
-    def _exact(
-        self, batch: Templates, which: Ints, load: Floats, sync: Floats, below_s: float
-    ) -> Found | None:
-        """Exact divisions under the limits, then under ever lower loads and exchanges."""
+    def _exact(self, batch: Templates, which: Ints, below_s: float) -> Found | None:
+        """The best divisions, under ever lower loads and then under ever lower exchanges."""
         best: Found | None = None
-        load, sync = load * (1 + 1e-9), sync.copy()
-        rounds = self.microbatches - 1
+        rounds = max(self.microbatches - 1, 1)
+        free = np.full(len(which), np.inf)
+        least_fill = batch.divide(which, free, free).fill_s
+        load, sync, last = (below_s - least_fill) / rounds, free, free
         for _ in range(_STEPS):
+            alive = load > 0
+            which, load, sync = which[alive], load[alive], sync[alive]
+            last, least_fill = last[alive], least_fill[alive]
             if not len(which):
                 break
             division = batch.divide(which, load, sync)
@@ -160,12 +163,14 @@ class TemplateSearch:
                     below_s = best.total_s
                     if self._on_found is not None:
                         self._on_found(best)
-            # Next: a lower exchange, with what load it may then have to be better than the best.
-            rest = below_s - division.fill_s
-            sync = division.sync_s * _BELOW
-            load = (rest - sync) / max(rounds, 1)
-            alive = np.isfinite(division.fill_s) & (load > 0)
-            which, load, sync = which[alive], load[alive], sync[alive]
+            # Where no lower load is possible the exchange has to be lower, with any load again;
+            # where that was just tried the template has nothing better to give.
+            found = np.isfinite(division.fill_s)
+            top = (below_s - least_fill) / rounds
+            lower = np.minimum(division.load_s * _BELOW, (below_s - division.fill_s) / rounds)
+            load = np.where(found, lower, np.where(np.isfinite(last), top, 0))
+            sync = np.where(found, sync, last * _BELOW)
+            last = np.where(found, division.sync_s, np.inf)
         return best
 
 
