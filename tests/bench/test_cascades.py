@@ -1,19 +1,23 @@
 """The comparison on public instances."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from arachne_opt.bench.cascades import RULES, Row, compare, summarise
+from arachne_opt.bench.cascades import RULES, Row, compare, rule_makespan_us, summarise
 from arachne_opt.importers.instances import read_instances, read_instances_sparingly
 from arachne_opt.solvers.base import Limits
 
 
 @pytest.fixture(scope="module")
 def rows(shared_data: Path) -> list[Row]:
-    instances = read_instances_sparingly(shared_data / "cascades", only=["wa*_it0", "n4_g32_it2"])
+    folder, only = shared_data / "cascades", ["wa*_it0", "n4_g32_it2"]
+    instances = read_instances_sparingly(folder, only=only)
+    full = read_instances(folder, allow_estimates=True, only=only)
     limits = Limits(time_limit_s=0.5, workers=1)
-    return [compare(i, limits, solver="list") for i in instances]
+    pairs = zip(instances, full, strict=True)
+    return [compare(i, limits, solver="list", full=whole.problem) for i, whole in pairs]
 
 
 def test_estimates_are_used_only_where_a_task_has_no_others(shared_data: Path) -> None:
@@ -32,10 +36,18 @@ def test_published_figures_and_rules_stand_beside_ours(rows: list[Row]) -> None:
     assert row.opponents_us["flex-sp-milp"] == row.rules_us["flex-sp-milp"]
 
 
-def test_a_rule_without_a_plan_is_no_opponent(rows: list[Row]) -> None:
+def test_a_rule_may_use_estimates_that_our_solver_may_not(rows: list[Row]) -> None:
     row = next(r for r in rows if r.instance.id == "wa_g64_it0")
-    assert row.rules_us["megatron-uniform"] is None
-    assert "megatron-uniform" not in row.opponents_us
+    problem, limits = row.instance.problem, Limits()
+    assert not row.instance.estimated
+    assert rule_makespan_us([problem], "megatron-uniform", limits) is None
+    assert row.rules_us["megatron-uniform"] == 24_213_107
+
+
+def test_a_rule_without_a_plan_is_no_opponent(rows: list[Row]) -> None:
+    row = dataclasses.replace(rows[0], rules_us={"flex-sp": None, "best-uniform": 1})
+    assert "flex-sp" not in row.opponents_us
+    assert row.opponents_us["best-uniform"] == 1
 
 
 def test_the_summary_counts_every_instance_of_an_opponent(rows: list[Row]) -> None:
