@@ -22,8 +22,9 @@ from arachne_opt.solvers.cascade.schedule import Run, in_start_order, left_shift
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.registry import cascade_solver
 
-# Shares of the time: rounds of annealing, each from the best so far, then a look at each finalist;
-# the winner has the rest.
+# Shares of the time: first batchings, at most; rounds of annealing, each from the best so far; a
+# look at each finalist. The winner has the rest.
+_SEED_SHARE = 0.15
 _ANNEAL_SHARE = 0.6
 _ROUNDS = 3
 _LOOK_SHARE = 0.08
@@ -99,11 +100,17 @@ def solve_batching(
     bound_us = digest.lower_bound()
     search = BatchingSearch(digest, bound_us, limits.seed)
     for batching in _first_batchings(digest, bound_us, start):
-        search.seed(batching)
-    for number in range(_ROUNDS):
-        search.anneal(_progress(clock, limits, number))
+        clock.spend(search.seed(batching) / _STEPS_PER_UNIT)
+        if clock.stopped() or clock.elapsed() > _SEED_SHARE * limits.time_limit_s:
+            break
     placer = _Placer(problem, limits, clock, solver, on_progress, bound_us)
-    finalists = [placer.look(*pair) for pair in _to_place(digest, search)]
+    placed = _to_place(digest, search, clock)
+    for number in range(_ROUNDS):
+        if placer.content(placed[0][1].makespan_us) or clock.over():
+            break
+        search.anneal(_progress(clock, limits, number))
+        placed = _to_place(digest, search, clock)
+    finalists = [placer.look(*pair) for pair in placed]
     if start is not None and start_plan is not None:
         finalists.append(placer.look(start, start_plan))
     best = placer.finish(min(finalists, key=lambda f: f.objective_us))
@@ -145,10 +152,20 @@ def _progress(clock: Clock, limits: Limits, number: int) -> Callable[[], float]:
     return share
 
 
-def _to_place(digest: BatchingDigest, search: BatchingSearch) -> list[tuple[Batching, CascadePlan]]:
-    """The batchings of the search that list scheduling places best, with these plans."""
-    pairs = [(s.state.batching, _decoded(digest, search, s.state)) for s in search.best()]
-    return sorted(pairs, key=lambda pair: pair[1].makespan_us)[:_FINALISTS]
+def _to_place(
+    digest: BatchingDigest, search: BatchingSearch, clock: Clock
+) -> list[tuple[Batching, CascadePlan]]:
+    """The batchings of the search that list scheduling places best, with these plans.
+
+    At least one; the others only while there is time.
+    """
+    pairs: list[tuple[Batching, CascadePlan]] = []
+    for scored in search.best():
+        if pairs and clock.over():
+            break
+        pairs.append((scored.state.batching, _decoded(digest, search, scored.state)))
+    pairs.sort(key=lambda pair: pair[1].makespan_us)
+    return pairs[: 1 if clock.over() else _FINALISTS]
 
 
 def _decoded(digest: BatchingDigest, search: BatchingSearch, state: State) -> CascadePlan:
@@ -191,6 +208,10 @@ class _Placer:
         self._bound_us = bound_us
         self._told_us: int | None = None
 
+    def content(self, makespan_us: int) -> bool:
+        """Whether a plan is within the asked gap to the bound of all batchings."""
+        return makespan_us <= self._bound_us * (1 + self._limits.gap)
+
     def look(self, batching: Batching, plan: CascadePlan) -> _Finalist:
         """A batching placed in a short time, beginning with a plan."""
         problem = self._problem.placement_problem(batching)
@@ -201,7 +222,7 @@ class _Placer:
         """The finalist after all the time that is left."""
         if best.result.status is Status.OPTIMAL or self._clock.over():
             return best
-        if best.objective_us <= self._bound_us * (1 + self._limits.gap):
+        if self.content(best.objective_us):
             return best
         again = self._solve(best.problem, best.result.plan, self._clock.left())
         bound_us = max(again.bound_us, best.result.bound_us)

@@ -20,6 +20,7 @@ from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
 _MEAN_WEIGHT = 0.1
 _HOT, _COLD = 0.02, 0.0005  # temperatures of the annealing as shares of the estimate
 _LEADS = (0.0, 0.15, 0.4, 2.0)
+_SEED_STRETCHES = (1.0, 1.05, 1.12, 1.25, 1.5, 2.0)
 _KEPT = 8
 _NEVER = 1 << 62
 
@@ -227,13 +228,14 @@ class BatchingSearch:
         """The best states of the best batchings, one each, the best first."""
         return sorted(self._best.values(), key=lambda scored: scored.cost)
 
-    def seed(self, batching: Batching) -> None:
-        """Tries a batching with the cheapest picks for several deadlines."""
-        for stretch in (1.0, 1.05, 1.12, 1.25, 1.5, 2.0):
+    def seed(self, batching: Batching) -> int:
+        """Tries a batching with the cheapest picks for several deadlines; says how many states."""
+        for stretch in _SEED_STRETCHES:
             deadline_us = round(self._bound_us * stretch)
             for lead in _LEADS:
                 state = self._state(batching, deadline_us, lead)
                 self._keep(Scored(self._schedule.cost(state), state))
+        return len(_SEED_STRETCHES) * len(_LEADS)
 
     def anneal(self, progress: Callable[[], float]) -> None:
         """Walks from the best state until ``progress``, between 0 and 1, reaches 1."""
