@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from sqlalchemy import Connection
 
-from arachne_opt.db import plan_rows, run_rows
+from arachne_opt.db import cost_rows, feature_rows, plan_rows, run_rows
 from arachne_opt.db.engine import Database, open_database
 from arachne_opt.db.location import Location, locate
 from arachne_opt.db.schema import State, read_schema, require_current
 from arachne_opt.errors import InputError, StoreError
+from arachne_opt.nearness import Features
 from arachne_opt.records import Measurement, PlanRecord, PlanSummary, RunRecord, RunSummary
 from arachne_opt.settings import default_database
+
+LOG = logging.getLogger(__name__)
 
 _LARGEST_PAGE = 10_000
 
@@ -101,10 +105,15 @@ class PlanStore:
         name: str | None = None,
         cluster: str | None = None,
         fingerprint: str | None = None,
+        status: str | None = None,
+        solver: str | None = None,
+        stale: bool | None = None,
+        best: bool = False,
     ) -> tuple[PlanSummary, ...]:
         """Plans without payloads, the newest first.
 
-        ``name`` is a part of the name, in any case; the other filters are exact.
+        ``name`` is a part of the name, in any case; the other filters are exact. ``best`` leaves
+        out all plans but the one that answers requests for its problem.
         """
         _refuse_page(limit, offset)
         return self.database.read(
@@ -116,8 +125,35 @@ class PlanStore:
                 name=name,
                 cluster=cluster,
                 fingerprint=fingerprint,
+                status=status,
+                solver=solver,
+                stale=stale,
+                best=best,
             )
         )
+
+    def near_plans(
+        self, wanted: Features, *, exclude: str = "", limit: int = 2
+    ) -> tuple[tuple[float, PlanRecord], ...]:
+        """The best plans of the nearest problems with their distances, the nearest first.
+
+        ``exclude`` is the fingerprint of the problem itself.
+        """
+
+        def work(connection: Connection) -> tuple[tuple[float, PlanRecord], ...]:
+            found = []
+            for near in feature_rows.near_problems(connection, wanted, exclude, 2 * limit):
+                record = plan_rows.best_plan(connection, near.fingerprint)
+                if record is not None and len(found) < limit:
+                    found.append((near.distance, record))
+            return tuple(found)
+
+        return self.database.read(work)
+
+    def quarantine_plan(self, plan_id: str, reason: str) -> None:
+        """Takes a plan out of use for good; lists still show it, with the reason."""
+        LOG.warning("plan %s is put into quarantine: %s", plan_id, reason)
+        self.database.write(lambda c: plan_rows.set_quarantine(c, plan_id, reason))
 
     def delete_plan(self, prefix: str, *, with_runs: bool = False) -> str:
         """The id of the plan that is now gone; what its runs measured stays.
@@ -156,6 +192,14 @@ class PlanStore:
             return run_rows.run_summaries(connection, limit=limit, offset=offset, plan_id=plan_id)
 
         return self.database.read(work)
+
+    def add_cost_model(self, version: str, model: str, description: Mapping[str, Any]) -> None:
+        """Keeps what made a version of a cost model of a named architecture."""
+        self.database.write(lambda c: cost_rows.keep_cost_model(c, version, model, description))
+
+    def cost_model(self, version: str) -> dict[str, Any] | None:
+        """What made a version of a cost model, None where that is not kept."""
+        return self.database.read(lambda c: cost_rows.cost_model_description(c, version))
 
     def add_measurements(self, measurements: Iterable[Measurement]) -> int:
         """The number of measurements that were stored, all or none."""

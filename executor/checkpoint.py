@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from arachne_opt.errors import InputError, RunError
 from arachne_opt.executor.checkpoint_files import (
@@ -65,9 +68,9 @@ class Checkpoints:
         if self._rank == 0:
             self._make(partial)
         dist.barrier(self._group)
-        saving: Any = dcp.async_save(
+        saving: Any = async_save(
             self._update.state(),
-            storage_writer=dcp.FileSystemWriter(partial),
+            storage_writer=FileSystemWriter(partial),
             process_group=self._group,
         )
         self._pending = saving, partial, training
@@ -81,7 +84,7 @@ class Checkpoints:
             saving.result()
             if self._rank == 0:
                 complete(partial, training, self._options.keep)
-        except (OSError, RuntimeError, dcp.CheckpointException) as error:
+        except (OSError, RuntimeError, CheckpointException) as error:
             self._give_up(partial, error)
 
     def poll(self) -> None:
@@ -105,8 +108,8 @@ class Checkpoints:
         state = self._update.state()
         self._refuse_other(training, path)
         try:
-            dcp.load(state, storage_reader=dcp.FileSystemReader(path), process_group=self._group)
-        except (OSError, RuntimeError, ValueError, dcp.CheckpointException) as error:
+            load(state, storage_reader=FileSystemReader(path), process_group=self._group)
+        except (OSError, RuntimeError, ValueError, CheckpointException) as error:
             what = f"cannot load the checkpoint: {_cause(error)}"
             hint = f"the one before, by removing {path.name}"
             raise RunError(what, where=str(path), hint=hint) from error
@@ -142,7 +145,7 @@ class Checkpoints:
 
 def _cause(error: BaseException) -> str:
     """The first failure of any rank in a few words."""
-    if isinstance(error, dcp.CheckpointException):
+    if isinstance(error, CheckpointException):
         rank, (failure, _) = min(error.failures.items())
         text = str(failure) or type(failure).__name__
         if _CUT in text:

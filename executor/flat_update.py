@@ -137,7 +137,7 @@ class FlatUpdate(Update):
         found = {}
         for flat, bucket in zip(flats, self._grads.buckets, strict=True):
             numbers = [p.numel() for p in bucket.parameters]
-            parts = flat[: bucket.size].split(numbers)
+            parts = torch.split(flat[: bucket.size], numbers)
             for parameter, part in zip(bucket.parameters, parts, strict=True):
                 found[names[id(parameter)]] = part.view_as(parameter)
         return found

@@ -143,7 +143,8 @@ class GradientBuckets:
         padded = -(-size // self._shards) * self._shards
         flat = torch.zeros(padded, dtype=first.dtype, device=first.device)
         bucket = Bucket(parameters=parameters, flat=flat, size=size)
-        for parameter, part in zip(parameters, flat[:size].split(numbers), strict=True):
+        for parameter, part in zip(parameters, torch.split(flat[:size], numbers), strict=True):
             parameter.grad = part.view_as(parameter)
-            parameter.register_post_accumulate_grad_hook(partial(self._filled, bucket))
+            hook = partial(self._filled, bucket)
+            parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]  # torch's stub
         self.buckets.append(bucket)

@@ -86,6 +86,15 @@ def compose(
     return [*command, "-m", "arachne_opt.executor.worker", str(job_path), str(report_path)]
 
 
+def compose_forked(job_path: Path, world_size: int, report_path: Path) -> list[str]:
+    """The command that runs a job file on ranks of this machine which share one import of torch.
+
+    For rehearsals: more ranks than cores. A failed rank is not started again.
+    """
+    module = "arachne_opt.executor.fork_ranks"
+    return [sys.executable, "-m", module, str(world_size), str(job_path), str(report_path)]
+
+
 def run_local(
     job: ReplayJob,
     world_size: int,
@@ -122,6 +131,7 @@ def run_local(
         on_step=on_step,
         folder=folder,
         max_restarts=max_restarts,
+        forked=job.model.emulated,
     )
     return report_from_json(value)
 
@@ -134,6 +144,7 @@ def launch(
     on_step: StepCallback | None = None,
     folder: Path | None = None,
     max_restarts: int = 0,
+    forked: bool = False,
 ) -> object:
     """The JSON value that the ranks of a job (given as JSON) report."""
     if folder is None:
@@ -145,6 +156,7 @@ def launch(
                 on_step=on_step,
                 folder=Path(made),
                 max_restarts=max_restarts,
+                forked=forked,
             )
     job_path, report_path = folder / "job.json", folder / "report.json"
     try:
@@ -153,14 +165,18 @@ def launch(
             old.unlink(missing_ok=True)
     except OSError as error:
         raise RunError(f"cannot write the job: {error}", where=str(folder)) from error
-    command = compose(job_path, world_size, report_path, max_restarts=max_restarts)
+    if forked:
+        command = compose_forked(job_path, world_size, report_path)
+    else:
+        command = compose(job_path, world_size, report_path, max_restarts=max_restarts)
     follower = StepFollower(step_log_path(report_path))
 
     def on_line(progress: Progress) -> None:
         if on_progress is not None:
             on_progress(progress)
-        for report in follower.new() if on_step is not None else ():
-            on_step(report)
+        if on_step is not None:
+            for report in follower.new():
+                on_step(report)
 
     with (folder / "stderr.txt").open("w+", encoding="utf-8", errors="replace") as stderr:
         code = _run(command, _environment(world_size, job), stderr, on_line)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Done, total, text, note.
 Say = Callable[[int, int, str, str], None]
 
-# The report keeps so many notes about stragglers; a machine that is slow all week is one fact.
+# The report keeps so many; a machine that is slow all week is one fact.
 _MOST_STRAGGLERS = 20
 
 
@@ -45,11 +45,11 @@ class Narrator:
         self._say(report.step + 1, total, step_line(report, self._trainer.job.world_size), note)
 
     def whole(self, report: ReplayReport) -> ReplayReport:
-        """The report with the steps before a restart and with all notes."""
+        """The report with the steps before a restart and the stragglers."""
         return replace(
             report,
             iterations=self._before + report.iterations,
-            notes=(*report.notes, *self._stragglers[:_MOST_STRAGGLERS]),
+            stragglers=tuple(self._stragglers[:_MOST_STRAGGLERS]),
         )
 
     def _notes(self, report: IterationReport) -> list[str]:

@@ -17,6 +17,7 @@ from arachne_opt.workload import Shape
 REPORT_FORMAT = "arachne.replay-report/1"
 
 _PLAIN = ("model", "world_size", "device", "threads_per_rank", "weight_rule", "emulated")
+_TEXTS = ("notes", "stragglers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,7 @@ class ReplayReport:
 
     Args:
         notes: what the user should know, such as a checkpoint that could not be kept.
+        stragglers: tasks that held up their step, with the rank.
         emulated: tasks slept instead of computing; no time here is one of a training.
     """
 
@@ -155,6 +157,7 @@ class ReplayReport:
     weight_rule: str
     iterations: tuple[IterationReport, ...]
     notes: tuple[str, ...] = ()
+    stragglers: tuple[str, ...] = ()
     emulated: bool = False
 
 
@@ -162,7 +165,8 @@ def report_to_json(report: ReplayReport) -> dict[str, Any]:
     """JSON values that ``report_from_json`` reads back to an equal report."""
     value = {key: getattr(report, key) for key in _PLAIN}
     rows = [iteration_report_to_json(iteration) for iteration in report.iterations]
-    return {"format": REPORT_FORMAT, **value, "notes": list(report.notes), "iterations": rows}
+    texts = {key: list(getattr(report, key)) for key in _TEXTS}
+    return {"format": REPORT_FORMAT, **value, **texts, "iterations": rows}
 
 
 def iteration_report_to_json(iteration: IterationReport) -> dict[str, Any]:
@@ -184,33 +188,39 @@ def report_from_json(value: object) -> ReplayReport:
         raise InputError(f"not a report of format {REPORT_FORMAT!r}")
     try:
         iterations = tuple(iteration_report_from_json(row) for row in value["iterations"])
-        rest = {k: v for k, v in value.items() if k not in ("format", "iterations", "notes")}
-        notes = tuple(map(str, value.get("notes", ())))
-        return ReplayReport(iterations=iterations, notes=notes, **rest)
+        rest = {k: v for k, v in value.items() if k not in ("format", "iterations", *_TEXTS)}
+        texts = {key: tuple(map(str, value.get(key, ()))) for key in _TEXTS}
+        return ReplayReport(iterations=iterations, **texts, **rest)
     except (KeyError, TypeError) as error:
         raise InputError(f"malformed report: {error}") from error
 
 
-def run_records(report: ReplayReport, plan_ids: Sequence[str]) -> tuple[RunRecord, ...]:
-    """One record per step.
+def run_records(report: ReplayReport, plan_ids: Sequence[str] = ()) -> tuple[RunRecord, ...]:
+    """One record per step whose plan is stored.
 
     Args:
         report: of the run.
         plan_ids: stored plan of each of the job's iterations, for steps that name none.
     """
     whole = {k: v for k, v in report_to_json(report).items() if k != "iterations"}
-    rows = report_to_json(report)["iterations"]
-    return tuple(
-        RunRecord(
-            plan_id=iteration.plan_id or plan_ids[iteration.step % len(plan_ids)],
-            status="emulated" if report.emulated else "done",
-            world_size=report.world_size,
-            planned_us=iteration.planned_us,
-            measured_us=iteration.measured_us,
-            report={**whole, "iterations": [row]},
-        )
-        for iteration, row in zip(report.iterations, rows, strict=True)
-    )
+    records = []
+    for iteration in report.iterations:
+        plan_id = iteration.plan_id
+        if not plan_id and plan_ids:
+            plan_id = plan_ids[iteration.step % len(plan_ids)]
+        if plan_id:
+            row = iteration_report_to_json(iteration)
+            records.append(
+                RunRecord(
+                    plan_id=plan_id,
+                    status="done",
+                    world_size=report.world_size,
+                    planned_us=iteration.planned_us,
+                    measured_us=iteration.measured_us,
+                    report={**whole, "iterations": [row]},
+                )
+            )
+    return tuple(records)
 
 
 def measurements(report: ReplayReport, *, skip_steps: int = 0) -> tuple[Measurement, ...]:

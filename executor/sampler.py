@@ -6,12 +6,12 @@ the iterations may be cut otherwise, and still no clip is trained twice or left 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arachne_opt.errors import InputError
-from arachne_opt.workload import Iteration, MicroBatch, Workload
+from arachne_opt.workload import Iteration, MicroBatch
 
 if TYPE_CHECKING:
     from arachne_opt.executor.job import ReplayIteration, ReplayJob
@@ -84,11 +84,11 @@ def clip_ids(iteration: Iteration) -> list[str]:
     return [clip.id for batch in iteration.micro_batches for clip in batch.clips]
 
 
-def unfinished(workload: Workload, trained: Collection[str]) -> tuple[Iteration, ...]:
-    """The iterations of a workload without the clips that were trained; empty ones are left out."""
+def unfinished(iterations: Iterable[Iteration], trained: Collection[str]) -> tuple[Iteration, ...]:
+    """The iterations without the clips that were trained; empty ones are left out."""
     done = frozenset(trained)
     rest = []
-    for iteration in workload.iterations:
+    for iteration in iterations:
         batches = [_without(batch, done) for batch in iteration.micro_batches]
         left = tuple(batch for batch in batches if batch is not None)
         if left:

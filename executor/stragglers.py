@@ -9,8 +9,9 @@ from arachne_opt.executor.report import IterationReport, TaskReport
 
 # A task this many times slower against its plan than the median task of its step ...
 STRAGGLER_FACTOR = 1.5
-# ... and later by at least this share of the step.
+# ... and later by at least this share of the step, and by this time: less is the system's noise.
 _SHARE_OF_STEP = 0.05
+_LEAST_LATE_US = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,8 @@ def find_straggler(report: IterationReport, factor: float = STRAGGLER_FACTOR) ->
     slowest = max(range(len(ratios)), key=ratios.__getitem__)
     task = report.tasks[slowest]
     late_us = task.duration_us - usual * _planned_us(task)
-    if ratios[slowest] < factor * usual or late_us < _SHARE_OF_STEP * report.measured_us:
+    least_us = max(_LEAST_LATE_US, _SHARE_OF_STEP * report.measured_us)
+    if ratios[slowest] < factor * usual or late_us < least_us:
         return None
     # Its peers wait for it in the exchanges; it waits for nobody.
     rank = max(task.ranks, key=lambda span: span.own_us).rank

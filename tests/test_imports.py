@@ -22,7 +22,7 @@ ALLOWED = {
     "importers": {"domain", "costs"},
     "report": {"domain", "costs"},
 }
-ABOVE = {"bench", "service", "plan_ahead", "plan_process", "plan_worker", "cli", "__main__"}
+ABOVE = {"bench", "companion", "service", "plan_ahead", "plan_process", "plan_worker", "cli", "__main__"}
 HEAVY = ("torch", "diffusers", "ortools", "pulp", "highspy", "sqlalchemy", "alembic", "pandas")
 
 

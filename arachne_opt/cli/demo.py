@@ -12,9 +12,10 @@ import click
 
 from arachne_opt.cli.output import emit_table, percent
 from arachne_opt.cli.profile import distinct_shapes, measure, show_measurements, write_table
+from arachne_opt.cli.run_report import keep_runs, show_report, write_trace
 from arachne_opt.cli.solve import Session, show_answers
 from arachne_opt.cli.sources import GroupingOptions, build_problems, load_costs, load_workload
-from arachne_opt.cli.train import keep_runs, replay, replay_iterations, show_report, write_trace
+from arachne_opt.cli.train import replay, replay_iterations
 from arachne_opt.cluster_file import read_cluster
 from arachne_opt.service import DEFAULT_SOLVER, Answer, PlanService
 from arachne_opt.solvers.base import Limits
@@ -130,9 +131,9 @@ def _train(scene: Scene, workload: Workload, answers: list[Answer], store: PlanS
     _headline("4  training under the plans")
     job = _job(scene, workload, answers)
     report = replay(job)
-    keep_runs(store, report, answers)
+    keep_runs(store, report)
     show_report(report, "table")
-    write_trace(scene.folder / "trace.json", answers[-1], report)
+    write_trace(scene.folder / "trace.json", answers, report)
 
 
 def _compare(scene: Scene, workload: Workload, answers: list[Answer], static: list[Answer]) -> None:
@@ -176,7 +177,7 @@ def _job(scene: Scene, workload: Workload, answers: list[Answer]) -> ReplayJob:
     from arachne_opt.executor.job import ReplayJob
     from arachne_opt.executor.model_config import ModelChoice
 
-    iterations = replay_iterations(workload, answers)
+    iterations = replay_iterations(workload.iterations, answers)
     return ReplayJob(model=ModelChoice(preset=scene.model), iterations=iterations, seed=scene.seed)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from arachne_opt.cascade.plan import Placement
 from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cli.emulate import emulate, emulation_options, require_workload
 from arachne_opt.cli.options import (
     FILE,
     OUTPUT,
@@ -22,8 +25,9 @@ from arachne_opt.cli.options import (
     limits_of,
     workload_options,
 )
-from arachne_opt.cli.output import emit_json, emit_table, write_whole
+from arachne_opt.cli.output import write_whole
 from arachne_opt.cli.progress import ProgressLine
+from arachne_opt.cli.run_report import keep_runs_if_possible, show_report, write_trace
 from arachne_opt.cli.solve import Session
 from arachne_opt.cli.sources import (
     GroupingOptions,
@@ -32,26 +36,42 @@ from arachne_opt.cli.sources import (
     load_workload,
     parse_degrees,
 )
+from arachne_opt.cli.training import (
+    checkpoint_options,
+    note_failures,
+    opening_of,
+    resume_position,
+    training_options,
+    update_options,
+)
+from arachne_opt.cluster import Cluster
 from arachne_opt.cluster_file import read_cluster
+from arachne_opt.costs.base import CostModel
 from arachne_opt.errors import INTERRUPTED, InputError
 from arachne_opt.models import model_spec
 from arachne_opt.service import DEFAULT_SOLVER, Answer, PlanService, plan_of_record
 from arachne_opt.settings import database_url
-from arachne_opt.units import format_seconds
-from arachne_opt.workload import Workload
+from arachne_opt.workload import Iteration, Workload
 
 if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
     from arachne_opt.executor.job import ReplayIteration, ReplayJob
     from arachne_opt.executor.report import IterationReport, ReplayReport
+    from arachne_opt.executor.sampler import Position
+
+# Iterations, each with the answer that has its plan.
+Planned = tuple[tuple[Iteration, ...], list[Answer]]
+
+# Gives a plan in milliseconds, to begin with.
+QUICK_SOLVER = "list"
 
 
 @click.command()
-@click.option("--workload", "manifest", type=FILE, required=True, help="Manifest of clips.")
+@click.option("--workload", "manifest", type=FILE, help="Manifest of clips.")
 @workload_options
 @group_option
-@click.option("--cluster", required=True, help="Cluster file or shorthand; one rank per device.")
-@click.option("--model", required=True, help="Model preset, such as tiny-wan or toy.")
+@click.option("--cluster", help="Cluster file or shorthand; one rank per device.")
+@click.option("--model", help="Model preset, such as tiny-wan or toy, or module:NAME of your own.")
 @click.option("--checkpoint", default="", help="Local folder in diffusers' layout instead.")
 @click.option("--costs", "cost_table", type=FILE, help="Measured costs; else analytic ones.")
 @click.option("--degrees", help="Degrees to choose from, such as 1,2,4.")
@@ -64,6 +84,8 @@ if TYPE_CHECKING:
 @click.option("--save", default="", help="File for the parameters at the end.")
 @click.option("--report", type=OUTPUT, help="Write the full report to this file.")
 @click.option("--trace", type=OUTPUT, help="Write a trace of the last iteration, both timelines.")
+@training_options
+@emulation_options
 @click.option("--dry-run", is_flag=True, help="Print the torchrun command and leave.")
 @click.option("--job", "job_path", type=OUTPUT, help="Write the job file here (with --dry-run).")
 @limit_options
@@ -81,50 +103,87 @@ def train(**options: Any) -> int:  # noqa: ANN401
     """
     from arachne_opt.db.store import PlanStore
 
+    require_workload(options)
     grouping = GroupingOptions.taken_from(options)
+    if options["emulate"]:
+        return emulate(options, lambda store: _answers(store, options, grouping))
     workload = load_workload(options["manifest"], grouping, model_spec(options["model"]))
+    checkpoint_options(options)  # what is wrong with them is said before anything is planned
     with ExitStack() as stack:
         store = stack.enter_context(PlanStore.open(database_url(options["db_url"])))
+        position = resume_position(options)
         planned = _planned(store, workload, options, grouping.max_tokens)
-        if planned is None:
+        rest = opening_of(planned[0], position) if planned else ()
+        opening = _opening(store, workload, rest, options, grouping.max_tokens)
+        if planned is None or opening is None:
             return INTERRUPTED
-        workload, answers = planned
-        job = replay_job(workload, answers, options)
+        job = replay_job(*planned, options, opening=opening, position=position)
         if options["dry_run"]:
             _dry_run(job, options["job_path"])
             return 0
-        report = replay(job)
-        keep_runs(store, report, answers)
+        report = train_job(job, store, options, position)
+        if report is None:
+            return 0
+        keep_runs_if_possible(store, report)
     if options["report"]:
         from arachne_opt.executor.report import report_to_json
 
         write_whole(options["report"], json.dumps(report_to_json(report), indent=1) + "\n")
     if options["trace"]:
-        write_trace(options["trace"], answers[-1], report)
+        write_trace(options["trace"], planned[1] + opening[1], report)
+    note_failures(report.notes)
     show_report(report, options["form"])
     return 0
 
 
+def _answers(
+    store: PlanStore, options: dict[str, Any], grouping: GroupingOptions
+) -> list[Answer] | None:
+    """A plan for every iteration of a workload, for a rehearsal; None after Ctrl-C."""
+    workload = load_workload(options["manifest"], grouping, model_spec(options["model"]))
+    planned = _planned(store, workload, options, grouping.max_tokens)
+    return None if planned is None else planned[1]
+
+
+def _opening(
+    store: PlanStore,
+    workload: Workload,
+    rest: tuple[Iteration, ...],
+    options: dict[str, Any],
+    max_tokens: int | None,
+) -> Planned | None:
+    """The rest of a begun epoch with its plans, empty where it needs none; None after Ctrl-C."""
+    if not rest:
+        return (), []
+    if options["plan_ids"]:
+        what = "the rest of the begun epoch has other micro-batches than the plans named"
+        raise InputError(what, hint="resuming without --plan")
+    click.echo(f"planning the {len(rest)} iterations that are left of the epoch", err=True)
+    left = Workload(name=f"{workload.name} (rest)", iterations=rest)
+    return _planned(store, left, options, max_tokens)
+
+
 def _planned(
     store: PlanStore, workload: Workload, options: dict[str, Any], max_tokens: int | None
-) -> tuple[Workload, list[Answer]] | None:
-    """The workload as it is trained with a plan for every iteration; None after Ctrl-C."""
+) -> Planned | None:
+    """The iterations as they are trained with a plan for each; None after Ctrl-C."""
     if options["group"] == "clips":
         from arachne_opt.cli.batching import chosen_workload
 
-        if options["plan_ids"]:
-            raise click.UsageError("--plan goes with the micro-batches of buckets only")
-        return chosen_workload(PlanService(store), workload, options, max_tokens)
-    # Without a measured table the analytic costs of the model that is trained serve.
+        if options["plan_ids"] or options["plan_ahead"]:
+            what = "--plan and --plan-ahead go with the micro-batches of buckets only"
+            raise click.UsageError(what)
+        chosen = chosen_workload(PlanService(store), workload, options, max_tokens)
+        return None if chosen is None else (chosen[0].iterations, chosen[1])
     cluster = read_cluster(options["cluster"])
-    table = options["cost_table"]
-    costs = load_costs(table, None if table else options["model"], cluster)
+    costs = training_costs(options, cluster)
     problems = build_problems(workload, cluster, costs, parse_degrees(options["degrees"]))
     if options["plan_ids"]:
-        return workload, _named(store, problems, options["plan_ids"])
-    session = Session(limits=limits_of(options), solver=DEFAULT_SOLVER, use_cache=True)
+        return workload.iterations, _named(store, problems, options["plan_ids"])
+    solver = QUICK_SOLVER if options["plan_ahead"] else DEFAULT_SOLVER
+    session = Session(limits=limits_of(options), solver=solver, use_cache=True)
     session.run(PlanService(store), problems, None)
-    return None if session.interrupted else (workload, session.answers)
+    return None if session.interrupted else (workload.iterations, session.answers)
 
 
 def _named(
@@ -153,14 +212,21 @@ def _one(store: PlanStore, problem: CascadeProblem, plan_id: str) -> Answer:
     return Answer(problem=problem, plan=plan, record=record, cached=True, lookup_s=0.0)
 
 
-def replay_job(workload: Workload, answers: list[Answer], options: dict[str, Any]) -> ReplayJob:
+def replay_job(
+    iterations: tuple[Iteration, ...],
+    answers: list[Answer],
+    options: dict[str, Any],
+    *,
+    opening: Planned = ((), []),
+    position: Position | None = None,
+) -> ReplayJob:
     """The job that replays the answers on the clips of a workload."""
     from arachne_opt.executor.job import ReplayJob
     from arachne_opt.executor.model_config import ModelChoice
 
     return ReplayJob(
         model=ModelChoice(preset=options["model"], checkpoint=options["checkpoint"]),
-        iterations=replay_iterations(workload, answers),
+        iterations=replay_iterations(iterations, answers),
         weight_rule=options["weights"],
         learning_rate=options["lr"],
         seed=options["seed"],
@@ -168,95 +234,100 @@ def replay_job(workload: Workload, answers: list[Answer], options: dict[str, Any
         threads_per_rank=options["threads"],
         device=options["device"],
         save_parameters=options["save"],
+        update=update_options(options),
+        checkpoints=checkpoint_options(options),
+        opening=replay_iterations(*opening),
+        opening_epoch=position.epoch if position else 0,
     )
 
 
-def replay_iterations(workload: Workload, answers: list[Answer]) -> tuple[ReplayIteration, ...]:
-    """Each iteration of a workload with its plan."""
+def replay_iterations(
+    iterations: Sequence[Iteration], answers: list[Answer]
+) -> tuple[ReplayIteration, ...]:
+    """Each iteration with its plan."""
     from arachne_opt.executor.job import ReplayIteration
 
     return tuple(
-        ReplayIteration(batches=iteration, problem=answer.problem, plan=answer.plan)
-        for iteration, answer in zip(workload.iterations, answers, strict=True)
+        ReplayIteration(
+            batches=iteration,
+            problem=answer.problem,
+            plan=answer.plan,
+            plan_id=answer.record.id,
+        )
+        for iteration, answer in zip(iterations, answers, strict=True)
     )
 
 
-def replay(job: ReplayJob) -> ReplayReport:
+def replay(
+    job: ReplayJob,
+    *,
+    on_step: Callable[[IterationReport], None] | None = None,
+    max_restarts: int = 0,
+) -> ReplayReport:
     """Runs a job on this machine with a progress line."""
-    from arachne_opt.executor.launch import run_local
+    from arachne_opt.executor.launch import Progress, run_local
 
     line = ProgressLine()
+
+    def show(progress: Progress) -> None:
+        if progress.note:
+            line.clear()
+            click.echo(progress.note, err=True)
+        line.show(f"step {progress.done}/{progress.total}  {progress.text}")
+
     try:
         return run_local(
-            job,
-            job.world_size,
-            on_progress=lambda p: line.show(f"step {p.done}/{p.total}  {p.text}"),
+            job, job.world_size, on_progress=show, on_step=on_step, max_restarts=max_restarts
         )
     finally:
         line.clear()
 
 
-def keep_runs(store: PlanStore, report: ReplayReport, answers: list[Answer]) -> None:
-    """Stores what a replay measured: the runs, and their tasks as samples for cost models."""
-    from arachne_opt.executor.report import measurements, run_records
+def train_job(
+    job: ReplayJob, store: PlanStore, options: dict[str, Any], position: Position | None
+) -> ReplayReport | None:
+    """The report of a run, with help beside it where that was asked for; None with nothing left."""
+    from arachne_opt.executor.sampler import Sampler
 
-    for run in run_records(report, [answer.record.id for answer in answers]):
-        store.add_run(run)
-    store.add_measurements(measurements(report, skip_steps=1))
+    sampler = Sampler(job, position)
+    first = sampler.position.step
+    steps = range(first, sampler.total_steps)
+    if not steps:
+        click.echo(f"all {job.epochs} epochs are trained; nothing is left to do", err=True)
+        return None
+    restarts = options["max_restarts"]
+    if not options["plan_ahead"] and options["replan_above"] is None:
+        return replay(job, max_restarts=restarts)
+    from arachne_opt.companion import Companion, Outlook
+
+    cluster = read_cluster(options["cluster"])
+    outlook = Outlook(
+        steps=tuple(sampler.iteration_at(step).batches for step in steps),
+        first_step=first,
+        cluster=cluster,
+        costs=training_costs(options, cluster),
+        degrees=parse_degrees(options["degrees"]),
+    )
+    with TemporaryDirectory(prefix="arachne-plans-") as folder:
+        companion = Companion(
+            outlook,
+            limits_of(options),
+            store=store,
+            database=database_url(options["db_url"]),
+            plan_folder=Path(folder),
+            replan_above=options["replan_above"],
+            ahead=options["plan_ahead"],
+            tell=lambda text: click.echo(text, err=True),
+        )
+        with companion:
+            job = replace(job, plan_folder=folder)
+            return replay(job, on_step=companion.on_step, max_restarts=restarts)
 
 
-def write_trace(path: Path, answer: Answer, report: ReplayReport) -> None:
-    """Writes the planned and the measured timeline of the last step."""
-    from arachne_opt.report.trace import chrome_trace
-
-    measured = _measured(answer.problem, report.iterations[-1])
-    write_whole(path, json.dumps(chrome_trace(answer.problem, answer.plan, measured)))
-    click.echo(f"trace written to {path}", err=True)
-
-
-def _measured(problem: CascadeProblem, iteration: IterationReport) -> list[Placement]:
-    """A measured placement per task and rank."""
-    index = {cascade.id: c for c, cascade in enumerate(problem.cascades)}
-    placements = []
-    for task in iteration.tasks:
-        c = index[task.micro_batch]
-        t = [planned.name for planned in problem.cascades[c].tasks].index(task.task)
-        for span in task.ranks:
-            placements.append(
-                Placement(
-                    cascade=c,
-                    task=t,
-                    devices=(span.rank,),
-                    start_us=span.start_us,
-                    end_us=span.end_us,
-                )
-            )
-    return placements
-
-
-def show_report(report: ReplayReport, form: str) -> None:
-    """Prints planned beside measured."""
-    if form == "json":
-        from arachne_opt.executor.report import report_to_json
-
-        value = report_to_json(report)
-        emit_json("train", {k: v for k, v in value.items() if k != "format"})
-        return
-    rows = [
-        [
-            it.step,
-            it.name,
-            f"{it.loss:.6f}",
-            format_seconds(it.planned_us),
-            format_seconds(it.measured_us),
-            f"{it.fidelity:.2f}",
-            format_seconds(it.sync_us),
-            format_seconds(it.optimizer_us),
-        ]
-        for it in report.iterations
-    ]
-    head = ["step", "iteration", "loss", "planned", "measured", "ratio", "gradients", "optimizer"]
-    emit_table(head, rows)
+def training_costs(options: dict[str, Any], cluster: Cluster) -> CostModel:
+    """Measured costs, else the analytic ones of the model that is trained."""
+    table = options["cost_table"]
+    return load_costs(table, None if table else options["model"], cluster)
 
 
 def _dry_run(job: ReplayJob, job_path: Path | None) -> None:

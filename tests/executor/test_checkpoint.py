@@ -11,7 +11,7 @@ from arachne_opt.executor.options import UpdateOptions
 from arachne_opt.executor.sampler import unfinished
 from tests.executor import trainings
 from tests.executor.ranks import run_ranks
-from tests.executor.trainings import CLIPS, FULL, WORKLOAD, epoch_job, planned, resumed
+from tests.executor.trainings import CLIPS, EPOCH, FULL, epoch_job, planned, resumed
 
 
 def names(folder):
@@ -58,6 +58,7 @@ def test_from_4_to_2_to_3_ranks_every_clip_is_trained_once_per_epoch(tmp_path, u
     assert worst(average, undisturbed[2]) < 1e-5
 
 
+@pytest.mark.slow
 def test_the_rest_of_an_epoch_may_be_cut_into_other_iterations(tmp_path):
     job = epoch_job(2, tmp_path)
     first, *_ = run_ranks(trainings.train_for, 2, job, 1)[0]
@@ -71,7 +72,7 @@ def test_the_rest_of_an_epoch_may_be_cut_into_other_iterations(tmp_path):
     with pytest.raises(AssertionError, match="1 of 3 clips were trained before"):
         run_ranks(trainings.train_for, 2, resumed(job))
 
-    opening = tuple(planned(iteration, 3) for iteration in unfinished(WORKLOAD, trained))
+    opening = tuple(planned(iteration, 3) for iteration in unfinished(EPOCH, trained))
     job = resumed(epoch_job(3, tmp_path, opening=opening))
     rest, *_ = run_ranks(trainings.train_for, 3, job)[0]
     counts = [clip for step in (*first, ["a1-0"], *rest) for clip in step]
@@ -80,7 +81,8 @@ def test_the_rest_of_an_epoch_may_be_cut_into_other_iterations(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("limit_bytes", "reason"), [(0, "File too large"), (20_000, "is the disk full")]
+    ("limit_bytes", "reason"),
+    [(0, "File too large"), pytest.param(20_000, "is the disk full", marks=pytest.mark.slow)],
 )
 def test_a_full_disk_costs_a_checkpoint_and_neither_the_run_nor_the_one_before(
     tmp_path, limit_bytes, reason
@@ -106,6 +108,7 @@ def test_a_writer_that_is_killed_leaves_the_checkpoint_before(tmp_path, undistur
     assert names(tmp_path) == ["step-00000006", "step-00000008"]
 
 
+@pytest.mark.slow
 def test_a_folder_with_a_training_is_not_written_over_by_accident(tmp_path):
     job = epoch_job(1, tmp_path, epochs=1)
     run_ranks(trainings.train_for, 1, job, 1)
@@ -128,6 +131,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_training(tmp_path):
         run_ranks(trainings.train_for, 1, job, 1)
 
 
+@pytest.mark.slow
 def test_a_replicated_training_can_go_on_sharded(tmp_path, undisturbed):
     whole = UpdateOptions(
         sharding="replicated", schedule="cosine", warmup_steps=2, clip_norm=0.5, ema_decay=0.9

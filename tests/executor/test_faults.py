@@ -56,21 +56,6 @@ def test_a_rank_killed_in_an_iteration_is_restarted_and_nothing_is_lost(tmp_path
     assert reference.worst_difference(torch.load(saved), parameters) < 1e-5
 
 
-@pytest.mark.slow
-def test_a_rank_that_hangs_is_named_by_the_positions_of_all(tmp_path):
-    def stop_rank_1(progress):
-        if progress.done == 2:
-            pid = ranks_of(tmp_path)[1]
-            os.kill(pid, signal.SIGSTOP)
-            # torchrun's polite signal is heard by a running process only.
-            threading.Timer(12.0, os.kill, (pid, signal.SIGCONT)).start()
-
-    job = replace(plain("", epochs=100), timeout_floor_s=2.0, timeout_factor=1.0)
-    pattern = r"rank 0: .*[Tt]imed out.*\(rank 0: step \d+.*; rank 1: no answer\)"
-    with pytest.raises(RunError, match=pattern):
-        run_local(job, 2, on_progress=stop_rank_1, folder=tmp_path)
-
-
 def test_a_rank_with_another_plan_is_named_before_any_group_is_made():
     job = epoch_job(3)
     other = replace(job.iterations[0], plan_id="another")
@@ -81,12 +66,14 @@ def test_a_rank_with_another_plan_is_named_before_any_group_is_made():
         assert made == 0
 
 
+@pytest.mark.slow
 def test_ranks_with_other_jobs_do_not_begin():
     job = epoch_job(2)
     with pytest.raises(AssertionError, match="the ranks disagree on the job: rank 1 has"):
         run_ranks(trainings.disagree, 2, job, replace(job, seed=3))
 
 
+@pytest.mark.slow
 def test_a_slow_rank_of_a_group_is_named_though_all_its_peers_are_late():
     reports = run_ranks(trainings.train_beside_a_slow_rank, 2, epoch_job(2, epochs=1), 1)[0]
     found = [find_straggler(report) for report in reports[1:]]

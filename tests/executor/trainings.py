@@ -15,14 +15,13 @@ from arachne_opt.executor.options import CheckpointOptions, UpdateOptions
 from arachne_opt.executor.report import IterationReport
 from arachne_opt.executor.sampler import clip_ids
 from arachne_opt.executor.trainer import CascadeTrainer
-from arachne_opt.workload import Iteration, Workload
+from arachne_opt.workload import Iteration
 from tests.executor.jobs import ODD, SMALL, batch, iteration_of, job_of
 
 EPOCH = tuple(
     Iteration(name=f"it{i}", micro_batches=(batch(f"a{i}", SMALL, 2), batch(f"b{i}", ODD)))
     for i in range(4)
 )
-WORKLOAD = Workload(name="epoch", iterations=EPOCH)
 CLIPS = {clip for iteration in EPOCH for clip in clip_ids(iteration)}
 FULL = UpdateOptions(schedule="cosine", warmup_steps=2, clip_norm=0.5, ema_decay=0.9)
 
@@ -43,8 +42,8 @@ def epoch_job(
 ) -> ReplayJob:
     iterations = tuple(planned(iteration, devices) for iteration in EPOCH)
     checkpoints = CheckpointOptions(folder=str(folder), every=every)
-    fields.setdefault("update", FULL)
-    return job_of(*iterations, epochs=epochs, learning_rate=1e-2, checkpoints=checkpoints, **fields)
+    options = {"update": FULL, "learning_rate": 1e-2, **fields}
+    return job_of(*iterations, epochs=epochs, checkpoints=checkpoints, **options)
 
 
 def resumed(job: ReplayJob) -> ReplayJob:
