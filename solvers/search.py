@@ -239,7 +239,7 @@ class Search:
             self._round += 1
 
     def _next_start(self) -> State:
-        """What the other thread found last, else a fresh schedule; the best one in the last turn."""
+        """What the other thread found last, else a fresh schedule, in the last turn the best."""
         if self._starts:
             return self._starts.pop()
         if self._round % len(_COOLINGS) < len(_COOLINGS) - 1:
