@@ -36,18 +36,20 @@ class Exchange:
         """Exchange across pipelines: every stage over every link between types in use."""
         if len(columns) < 2:
             return 0.0
+        kinds = [b.kind for c in columns for o in c.options for b in o.blocks]
+        return max(self.across_of(c, kinds, len(columns)) for c in columns)
+
+    def across_of(self, column: Column, kinds: Sequence[ReplicaKind], pipelines: int) -> float:
+        """The part of a column's stages, over every link between the types of these kinds."""
         spans = {
             (column.cuts[i], column.cuts[i + 1], option.blocks[0].kind.ep)
-            for column in columns
             for i, option in enumerate(column.options)
         }
-        kinds = [b.kind for c in columns for o in c.options for b in o.blocks]
         ports = list(dict.fromkeys(_port(k) for k in kinds))
-        worst = 0.0
-        for (a, b), (first, end, ep) in product(product(ports, ports), spans):
-            table = self._link(a._replace(ep=ep), b, len(columns))
-            worst = max(worst, float(table[first, end]))
-        return worst
+        return max(
+            float(self._link(a._replace(ep=ep), b, pipelines)[first, end])
+            for (a, b), (first, end, ep) in product(product(ports, ports), spans)
+        )
 
     def own_across_s(self, column: Column, pipelines: int) -> float:
         """Exchange of a column's stages across pipelines if all others had its types."""

@@ -109,9 +109,8 @@ class Master:
                 if inside + across >= self.best_s():
                     break
                 within = (inside_s <= inside) & (across_s <= across)
-                if not within.any():
-                    continue
-                if inside_s[within].max(initial=0) < inside or across_s[within].max(initial=0) < across:
+                tight = (inside_s[within] == inside).any() and (across_s[within] == across).any()
+                if not tight:
                     continue  # the same columns as under lower limits
                 kept = chosen[within]
                 if left_s() <= 0 or not self._exhaust(kept, inside + across, count, left_s):
@@ -136,43 +135,45 @@ class Master:
     def _across_s(self, chosen: Ints, kinds: Sequence[ReplicaKind], count: int) -> Floats:
         if count < 2:
             return np.zeros(len(chosen))
-        table = self.bench.exchange.across_table(kinds, count)
-        spans = (zip(self.columns[c].cuts, self.columns[c].cuts[1:], strict=False) for c in chosen)
-        return np.array([max(table[a, b] for a, b in span) for span in spans])
+        exchange = self.bench.exchange
+        return np.array([exchange.across_of(self.columns[c], kinds, count) for c in chosen])
 
     def _exhaust(
         self, kept: Ints, exchange_s: float, count: int, left_s: Callable[[], float]
     ) -> bool:
         """Better and better sets of some columns until there is none; False if time ran out."""
-        options = self.bench.problem.options
-        while len(kept):
-            seconds = self.best_s() * _BELOW - exchange_s
-            rounds = np.array([self.columns[c].microbatches_within(seconds) for c in kept])
-            rounds = np.minimum(rounds, -(-self.bench.problem.global_batch // self.batch[kept]))
-            kept, rounds = kept[rounds > 0], rounds[rounds > 0]
-            if options.allow_excess:  # else the batches matter, not only the samples
-                needed = _needed(self.used[kept], self.batch[kept] * rounds)
-                kept, rounds = kept[needed], rounds[needed]
-            problem = SetProblem(
-                used=self.used[kept],
-                limits=self.bench.limits,
-                batch=self.batch[kept],
-                rounds=rounds,
-                count=count,
-                samples=self.bench.problem.global_batch,
-                exact=not options.allow_excess,
-            )
+        while True:
+            chosen, problem = self._set_problem(kept, self.best_s() * _BELOW - exchange_s, count)
             if hopeless(problem):
                 return True
             answer = self.backend.best_set(problem, left_s(), self.seed)
             if answer.copies is None:
                 return answer.proven
-            copies = zip(kept.tolist(), answer.copies, strict=True)
+            copies = zip(chosen.tolist(), answer.copies, strict=True)
             columns = [self.columns[c] for c, n in copies for _ in range(n)]
             candidate = self.bench.candidate(columns, self.backend.name)
             if candidate is None or not self.offer(candidate):
                 return False  # does not pack, or its price is not trusted: nothing is proven
-        return True
+
+    def _set_problem(self, kept: Ints, seconds: float, count: int) -> tuple[Ints, SetProblem]:
+        """The program for a time that pipelines may take, and the columns that take part."""
+        wanted, options = self.bench.problem.global_batch, self.bench.problem.options
+        rounds = np.array([self.columns[c].microbatches_within(seconds) for c in kept], dtype=int)
+        rounds = np.minimum(rounds, -(-wanted // self.batch[kept]))
+        chosen, rounds = kept[rounds > 0], rounds[rounds > 0]
+        if options.allow_excess:  # else the batches matter, not only the samples
+            needed = _needed(self.used[chosen], self.batch[chosen] * rounds)
+            chosen, rounds = chosen[needed], rounds[needed]
+        problem = SetProblem(
+            used=self.used[chosen],
+            limits=self.bench.limits,
+            batch=self.batch[chosen],
+            rounds=rounds,
+            count=count,
+            samples=wanted,
+            exact=not options.allow_excess,
+        )
+        return chosen, problem
 
 
 def hopeless(problem: SetProblem) -> bool:

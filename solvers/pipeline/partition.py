@@ -124,4 +124,6 @@ class Templates:
             worst = np.maximum(worst, load)
             update = np.maximum(update, self.tables.update_oa[option, a])
             sync = np.maximum(sync, self.tables.sync_oab[option, a, b])
+        # Templates without a division have an infinite fill; their load must not make it nan.
+        worst = np.where(np.isfinite(fill_s), worst, 0)
         return Division(cuts, worst, fill_s, update, sync)

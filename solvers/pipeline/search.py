@@ -78,7 +78,7 @@ class TemplateSearch:
         if not len(templates):
             return None
         batch = Templates(self.tables, templates)
-        which, sync, load, guess = self._promising(batch, below_s)
+        which, guess = self._promising(batch, below_s)
         best: Found | None = None
         order = np.argsort(guess, kind="stable")
         _, firsts = np.unique(which[order], return_index=True)
@@ -87,8 +87,8 @@ class TemplateSearch:
             best = self._exact(batch, which[chosen], below_s)
         return best
 
-    def _promising(self, batch: Templates, below_s: float) -> tuple[Ints, Floats, Floats, Floats]:
-        """Templates (with a sync limit, the least load, a guess) that may take less time."""
+    def _promising(self, batch: Templates, below_s: float) -> tuple[Ints, Floats]:
+        """Templates that may take less time, each once for every limit, with guesses."""
         rounds = self.microbatches - 1
         known = np.isfinite(below_s)
         top = below_s if known else self._any_time(batch) * self.microbatches
@@ -108,7 +108,7 @@ class TemplateSearch:
             low, high = np.where(good, low, middle), np.where(good, middle, high)
         fill = batch.reach(which, high, sync)
         guess = rounds * high + fill + np.where(np.isfinite(sync), (over[keep] + sync) / 2, top)
-        return which, sync, high, guess
+        return which, guess
 
     def _any_time(self, batch: Templates) -> float:
         """A load that no stage exceeds."""

@@ -9,6 +9,7 @@ from arachne_opt.costs.pipeline.closed_form import plan_price
 from arachne_opt.costs.pipeline.tables import TableCosts
 from arachne_opt.pipeline.problem import PipelineOptions
 from arachne_opt.solvers.pipeline.columns import Column, column_of
+from arachne_opt.solvers.pipeline.incumbent import TRUSTED_GAP
 from arachne_opt.solvers.pipeline.search import TemplateSearch
 from arachne_opt.solvers.pipeline.workbench import Candidate, Workbench
 from tests.pipeline_builders import small_problem
@@ -83,7 +84,7 @@ def _best_counts(chosen: tuple[Column, ...], samples: int, *, exact: bool) -> tu
 
 
 def best_single(bench: Workbench, batches: tuple[int, ...], most_stages: int) -> float:
-    """Lowest cautious price of all plans of one pipeline: all templates, all cuts."""
+    """Lowest cautious price of all trusted plans of one pipeline: all templates, all cuts."""
     best, samples, rows = np.inf, bench.problem.global_batch, bench.costs.row_count
     for batch in batches:
         tables = bench.tables(batch)
@@ -117,7 +118,9 @@ def _price(
         used=tables.usage[list(template)].sum(axis=0),
     )
     plan = bench.plan(Candidate((column,), (rounds,), 0.0, ""))
-    return plan_price(bench.costs, plan).cautious_s
+    price = plan_price(bench.costs, plan)
+    trusted = price.cautious_s <= (1 + TRUSTED_GAP) * price.iteration_s
+    return price.cautious_s if trusted else np.inf
 
 
 EXACT = PipelineOptions(max_pipelines=3)

@@ -1,6 +1,6 @@
 """The exact division of rows, and the quick test that comes before it."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def all_divisions(batch, n):
     tables, stages = batch.tables, batch.stages
     for inner in combinations(range(1, tables.rows), stages - 1):
         cuts = (0, *inner, tables.rows)
-        spans = list(zip(cuts, cuts[1:], strict=False))
+        spans = list(pairwise(cuts))
         if any(batch.ends[i][n, a] < b for i, (a, b) in enumerate(spans)):
             continue
         options = batch.templates[n]
@@ -51,9 +51,7 @@ def test_a_division_has_the_least_fill_of_all_cuts_under_the_limits(seed):
 def test_the_quick_test_never_calls_a_load_possible_that_is_not(seed):
     bench = bench_of(rows=7, seed=seed)
     for stages in (1, 2, 3, 4):
-        batch = Templates(
-            bench.tables(4), np.array(random_templates(bench, 4, stages, 6, seed))
-        )
+        batch = Templates(bench.tables(4), np.array(random_templates(bench, 4, stages, 6, seed)))
         which = np.arange(batch.count)
         for load in (0.05, 0.15, 0.4, 1.0):
             limits = np.full(batch.count, load), np.full(batch.count, NO_LIMIT)
