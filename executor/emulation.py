@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 # A stand-in for micro-batches of which only the tasks are known.
 _STAND_IN = Shape(frames=1, height=16, width=16)
 
-_EXCHANGES = 4
+# One on the way to the loss and one on the way back.
+_EXCHANGES = 2
 
 
 class EmulatedWork:
@@ -85,7 +86,7 @@ class EmulatedWork:
 
     def _occupy(self, placement: Placement, member: Member, exchanges: int) -> None:
         """Takes the planned time from when the group is there, with some exchanges on the way."""
-        _exchange(member)
+        _meet(member)
         start = time.perf_counter()
         planned_s = (placement.end_us - placement.start_us) / 1e6
         for number in range(1, exchanges + 1):
@@ -99,6 +100,7 @@ def emulated_job(
     problems: Sequence[CascadeProblem],
     plans: Sequence[CascadePlan],
     *,
+    plan_ids: Sequence[str] = (),
     speed: float = 1.0,
     epochs: int = 1,
 ) -> ReplayJob:
@@ -108,16 +110,21 @@ def emulated_job(
         name: of the model, for the report.
         problems: what the plans are for.
         plans: one for each problem.
+        plan_ids: their ids in the database, where they are stored.
         speed: how many times faster than planned.
         epochs: how often.
     """
     if speed <= 0:
         raise InputError(f"the speed must be positive, not {speed:g}")
+    ids = plan_ids or [""] * len(plans)
     iterations = tuple(
         ReplayIteration(
-            batches=_stand_ins(problem), problem=problem, plan=scaled_plan(plan, 1 / speed)
+            batches=_stand_ins(problem),
+            problem=problem,
+            plan=scaled_plan(plan, 1 / speed),
+            plan_id=identity,
         )
-        for problem, plan in zip(problems, plans, strict=True)
+        for problem, plan, identity in zip(problems, plans, ids, strict=True)
     )
     model = ModelChoice(preset=name, emulated=True)
     return ReplayJob(model=model, iterations=iterations, epochs=epochs, threads_per_rank=1)
@@ -158,6 +165,15 @@ def _stand_ins(problem: CascadeProblem) -> Iteration:
         for cascade in problem.cascades
     )
     return Iteration(name=problem.name, micro_batches=tuple(batches))
+
+
+def _meet(member: Member) -> None:
+    """Returns when the whole group is here."""
+    import torch
+    import torch.distributed as dist
+
+    if member.degree > 1:
+        dist.all_reduce(torch.zeros(1), group=member.group)
 
 
 def _exchange(member: Member) -> None:

@@ -213,7 +213,7 @@ def run_records(report: ReplayReport, plan_ids: Sequence[str] = ()) -> tuple[Run
             records.append(
                 RunRecord(
                     plan_id=plan_id,
-                    status="done",
+                    status="emulated" if report.emulated else "done",
                     world_size=report.world_size,
                     planned_us=iteration.planned_us,
                     measured_us=iteration.measured_us,
@@ -224,7 +224,7 @@ def run_records(report: ReplayReport, plan_ids: Sequence[str] = ()) -> tuple[Run
 
 
 def measurements(report: ReplayReport, *, skip_steps: int = 0) -> tuple[Measurement, ...]:
-    """Samples for a cost model; ``skip_steps`` leaves out steps that warmed up.
+    """Samples for a cost model, none of a rehearsal; ``skip_steps`` leaves out warm-up steps.
 
     The duration is freed from the planned penalty of the group's topology.
     """
@@ -244,7 +244,7 @@ def measurements(report: ReplayReport, *, skip_steps: int = 0) -> tuple[Measurem
             source="replay",
         )
         for iteration in report.iterations
-        if iteration.step >= skip_steps
+        if iteration.step >= skip_steps and not report.emulated
         for task in iteration.tasks
     )
 

@@ -106,4 +106,11 @@ def show_report(report: ReplayReport, form: str) -> None:
         for it in report.iterations
     ]
     head = ["step", "iteration", "loss", "planned", "measured", "ratio", "gradients", "optimizer"]
+    if report.emulated:
+        click.echo("emulated: tasks slept for their planned times, and nothing was trained")
     emit_table(head, rows)
+    left_out = {clip: why for it in report.iterations for clip, why in it.left_out}
+    for clip, why in left_out.items():
+        click.echo(f"left out: clip {clip}: {why}")
+    if left_out:
+        click.echo(f"{len(left_out)} clips were left out, their files cannot be used")
