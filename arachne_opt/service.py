@@ -132,17 +132,17 @@ class PlanService:
         method = f"batching+{solver}"
         if use_cache and (found := self._look_up_batching(problem, fingerprint, limits, method)):
             return found
-        from arachne_opt.solvers.cascade.batching import solve_batching
-
         start, plan = None, None
         if bucketed is not None:
             start = problem.batching_of(bucketed[0])
             plan = problem.carry_over(bucketed[0], bucketed[1].plan)
         with self._single_flight(fingerprint, limits):
-            if use_cache and (
-                found := self._look_up_batching(problem, fingerprint, limits, method)
-            ):
-                return found
+            if use_cache:
+                found = self._look_up_batching(problem, fingerprint, limits, method)
+                if found is not None:
+                    return found
+            from arachne_opt.solvers.cascade.batching import solve_batching
+
             solved = solve_batching(
                 problem,
                 limits,

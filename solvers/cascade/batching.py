@@ -99,18 +99,8 @@ def solve_batching(
     digest = BatchingDigest(problem)
     bound_us = digest.lower_bound()
     search = BatchingSearch(digest, bound_us, limits.seed)
-    for batching in _first_batchings(digest, bound_us, start):
-        clock.spend(search.seed(batching) / _STEPS_PER_UNIT)
-        if clock.stopped() or clock.elapsed() > _SEED_SHARE * limits.time_limit_s:
-            break
     placer = _Placer(problem, limits, clock, solver, on_progress, bound_us)
-    placed = _to_place(digest, search, clock)
-    for number in range(_ROUNDS):
-        if placer.content(placed[0][1].makespan_us) or clock.over():
-            break
-        search.anneal(_progress(clock, limits, number))
-        placed = _to_place(digest, search, clock)
-    finalists = [placer.look(*pair) for pair in placed]
+    finalists = [placer.look(*pair) for pair in _searched(search, placer, start)]
     if start is not None and start_plan is not None:
         finalists.append(placer.look(start, start_plan))
     best = placer.finish(min(finalists, key=lambda f: f.objective_us))
@@ -121,6 +111,24 @@ def solve_batching(
         bound_us=min(bound_us, best.objective_us),
         tried=search.tried,
     )
+
+
+def _searched(
+    search: BatchingSearch, placer: _Placer, start: Batching | None
+) -> list[tuple[Batching, CascadePlan]]:
+    """The batchings that deserve to be placed well, each with a plan to begin with."""
+    clock, limits = placer.clock, placer.limits
+    for batching in _first_batchings(search.digest, placer.bound_us, start):
+        clock.spend(search.seed(batching) / _STEPS_PER_UNIT)
+        if clock.stopped() or clock.elapsed() > _SEED_SHARE * limits.time_limit_s:
+            break
+    placed = _to_place(search, clock)
+    for number in range(_ROUNDS):
+        if placer.content(placed[0][1].makespan_us) or clock.over():
+            break
+        search.anneal(_progress(clock, limits, number))
+        placed = _to_place(search, clock)
+    return placed
 
 
 def _first_batchings(
@@ -152,9 +160,7 @@ def _progress(clock: Clock, limits: Limits, number: int) -> Callable[[], float]:
     return share
 
 
-def _to_place(
-    digest: BatchingDigest, search: BatchingSearch, clock: Clock
-) -> list[tuple[Batching, CascadePlan]]:
+def _to_place(search: BatchingSearch, clock: Clock) -> list[tuple[Batching, CascadePlan]]:
     """The batchings of the search that list scheduling places best, with these plans.
 
     At least one; the others only while there is time.
@@ -163,13 +169,14 @@ def _to_place(
     for scored in search.best():
         if pairs and clock.over():
             break
-        pairs.append((scored.state.batching, _decoded(digest, search, scored.state)))
+        pairs.append((scored.state.batching, _decoded(search, scored.state)))
     pairs.sort(key=lambda pair: pair[1].makespan_us)
     return pairs[: 1 if clock.over() else _FINALISTS]
 
 
-def _decoded(digest: BatchingDigest, search: BatchingSearch, state: State) -> CascadePlan:
+def _decoded(search: BatchingSearch, state: State) -> CascadePlan:
     """The better plan of two: the estimate's own groups, or a list schedule in the same order."""
+    digest = search.digest
     problem = digest.problem.placement_problem(state.batching)
     flat = Digest(problem)
     position = {cascade.id: c for c, cascade in enumerate(problem.cascades)}
@@ -201,30 +208,30 @@ class _Placer:
         bound_us: int,
     ) -> None:
         self._problem = problem
-        self._limits = limits
-        self._clock = clock
+        self.limits = limits
+        self.clock = clock
         self._solver = cascade_solver(solver)
         self._on_progress = on_progress
-        self._bound_us = bound_us
+        self.bound_us = bound_us
         self._told_us: int | None = None
 
     def content(self, makespan_us: int) -> bool:
         """Whether a plan is within the asked gap to the bound of all batchings."""
-        return makespan_us <= self._bound_us * (1 + self._limits.gap)
+        return makespan_us <= self.bound_us * (1 + self.limits.gap)
 
     def look(self, batching: Batching, plan: CascadePlan) -> _Finalist:
         """A batching placed in a short time, beginning with a plan."""
         problem = self._problem.placement_problem(batching)
-        seconds = _LOOK_SHARE * self._limits.time_limit_s
+        seconds = _LOOK_SHARE * self.limits.time_limit_s
         return _Finalist(batching, problem, self._solve(problem, plan, seconds))
 
     def finish(self, best: _Finalist) -> _Finalist:
         """The finalist after all the time that is left."""
-        if best.result.status is Status.OPTIMAL or self._clock.over():
+        if best.result.status is Status.OPTIMAL or self.clock.over():
             return best
         if self.content(best.objective_us):
             return best
-        again = self._solve(best.problem, best.result.plan, self._clock.left())
+        again = self._solve(best.problem, best.result.plan, self.clock.left())
         bound_us = max(again.bound_us, best.result.bound_us)
         if again.objective_us is None or again.objective_us > best.objective_us:
             again = best.result
@@ -235,16 +242,16 @@ class _Placer:
         return replace(best, result=result)
 
     def _solve(self, problem: CascadeProblem, start: CascadePlan | None, limit_s: float) -> Result:
-        limits = replace(self._limits, time_limit_s=max(limit_s, 1e-3))
-        before_s = self._clock.wall_s()
+        limits = replace(self.limits, time_limit_s=max(limit_s, 1e-3))
+        before_s = self.clock.wall_s()
         result = self._solver.solve(
             problem,
             limits,
             on_progress=lambda progress: self._tell(progress, before_s),
-            should_stop=self._clock.stopped,
+            should_stop=self.clock.stopped,
             start_plan=start,
         )
-        self._clock.spend(limit_s)
+        self.clock.spend(limit_s)
         return result
 
     def _tell(self, progress: Progress, before_s: float) -> None:
@@ -255,5 +262,5 @@ class _Placer:
         if self._told_us is None or better < self._told_us:
             self._told_us = better
             elapsed_s = before_s + progress.elapsed_s
-            bound_us = min(self._bound_us, better)
+            bound_us = min(self.bound_us, better)
             self._on_progress(replace(progress, elapsed_s=elapsed_s, bound_us=bound_us))

@@ -212,7 +212,7 @@ class BatchingSearch:
     """Annealing over states; keeps the best state of each of the best batchings."""
 
     def __init__(self, digest: BatchingDigest, bound_us: int, seed: int) -> None:
-        self._digest = digest
+        self.digest = digest
         self._bound_us = bound_us
         self._rng = random.Random(seed)
         self._schedule = QuickSchedule(digest)
@@ -266,19 +266,19 @@ class BatchingSearch:
         """Ranks by falling chain, picks for a deadline."""
         entries = [
             self._entry(segment, deadline_us, 0.0, lead)
-            for segment in self._digest.problem.segments(batching)
+            for segment in self.digest.problem.segments(batching)
         ]
-        chains = [self._digest.fronts[e.kind][e.pick].chain_us for e in entries]
+        chains = [self.digest.fronts[e.kind][e.pick].chain_us for e in entries]
         longest = max(chains)
         ranked = (e._replace(rank=c / longest) for e, c in zip(entries, chains, strict=True))
         return State(tuple(ranked))
 
     def _entry(self, segment: Segment, deadline_us: int, rank: float, lead: float) -> Entry:
         """A micro-batch with the cheapest pick for a deadline, its fastest where none fits."""
-        family = self._digest.problem.families[segment.family]
+        family = self.digest.problem.families[segment.family]
         kind = family.kind(segment.first, segment.size)
         assert kind is not None  # moves are made of candidates only
-        return Entry(segment, kind, self._digest.pick_for(kind, deadline_us) or 0, rank, lead)
+        return Entry(segment, kind, self.digest.pick_for(kind, deadline_us) or 0, rank, lead)
 
     def _neighbour(self, at: Scored) -> State | None:
         """A state one move away, None where the move drawn is impossible."""
@@ -296,7 +296,7 @@ class BatchingSearch:
 
     def _other_pick(self, entry: Entry) -> Entry | None:
         pick = entry.pick + self._rng.choice((-2, -1, 1, 2))
-        if 0 <= pick < len(self._digest.fronts[entry.kind]):
+        if 0 <= pick < len(self.digest.fronts[entry.kind]):
             return entry._replace(pick=pick)
         return None
 
@@ -339,7 +339,7 @@ class BatchingSearch:
     ) -> State | None:
         """The state with some neighbours replaced by micro-batches of other sizes."""
         number = old[0].segment.family
-        family = self._digest.problem.families[number]
+        family = self.digest.problem.families[number]
         deadline_us = round(at.cost * self._rng.uniform(0.3, 1.0))
         made = []
         for index, size in enumerate(sizes):
