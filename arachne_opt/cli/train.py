@@ -119,7 +119,7 @@ def train(**options: Any) -> int:  # noqa: ANN401
             return INTERRUPTED
         job = replay_job(*planned, options, opening=opening, position=position)
         if options["dry_run"]:
-            _dry_run(job, options["job_path"])
+            _dry_run(job, options["job_path"], options["max_restarts"])
             return 0
         report = train_job(job, store, options, position)
         if report is None:
@@ -330,7 +330,7 @@ def training_costs(options: dict[str, Any], cluster: Cluster) -> CostModel:
     return load_costs(table, None if table else options["model"], cluster)
 
 
-def _dry_run(job: ReplayJob, job_path: Path | None) -> None:
+def _dry_run(job: ReplayJob, job_path: Path | None, max_restarts: int) -> None:
     from arachne_opt.executor.job_json import job_to_json
     from arachne_opt.executor.launch import compose
 
@@ -338,4 +338,6 @@ def _dry_run(job: ReplayJob, job_path: Path | None) -> None:
     if job_path:
         write_whole(path, json.dumps(job_to_json(job)))
     report_path = path.with_name(f"{path.stem}-report.json")
-    click.echo(shlex.join(compose(path, job.world_size, report_path)))
+    command = shlex.join(compose(path, job.world_size, report_path, max_restarts=max_restarts))
+    # Restarted ranks would else read what the ranks before them left in the store.
+    click.echo(f"TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 {command}" if max_restarts else command)

@@ -1,0 +1,102 @@
+"""``arachne train`` from the outside: it resumes on other ranks, re-plans, and survives a loss."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import arachne_opt
+from arachne_opt.cli import run_report
+from arachne_opt.errors import StoreError
+from arachne_opt.executor.report import ReplayReport
+
+ROOT = Path(arachne_opt.__file__).parent.parent
+CLIPS = ROOT / "examples" / "clips-tiny.csv"
+TRAIN = ("train", "--workload", CLIPS, "--model", "toy", "--iteration-size", "3", "--time-limit")
+
+
+@pytest.mark.slow
+def test_a_training_resumes_on_other_ranks_plans_ahead_and_follows_drift(arachne, tmp_path):
+    folder = ("--checkpoint-dir", tmp_path / "kept", "--iterations", "0:3")
+    code, out, _ = arachne(*TRAIN, "0.5", "--cluster", "CPU:2", *folder)
+    assert code == 0
+    assert [line.split()[1] for line in out.splitlines()[1:]] == ["it0", "it1", "it2"]
+
+    code, _, err = arachne(*TRAIN, "0.5", "--cluster", "CPU:1", *folder)
+    assert code == 2
+    assert "holds checkpoints of a training; try --resume" in err
+
+    more = ("--resume", "--epochs", "3", "--plan-ahead", "--replan-above", "0.01")
+    code, out, err = arachne(*TRAIN, "0.3", "--cluster", "CPU:1", *folder, *more)
+    assert code == 0
+    assert "going on from step-00000003: 3 steps, 1 epochs and 0 clips are done" in err
+    assert "planning anew with costs corrected:" in err
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["3", "4", "5", "6", "7", "8"]
+
+    code, out, err = arachne(*TRAIN, "0.3", "--cluster", "CPU:1", *folder, *more)
+    assert (code, out) == (0, "")
+    assert "all 3 epochs are trained; nothing is left to do" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--max-restarts", "1"), "restarted ranks need a checkpoint to go on from"),
+        (("--resume",), "checkpoints need a folder"),
+        (("--plan-ahead", "--group", "clips"), "go with the micro-batches of buckets only"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_before_anything_is_planned(
+    arachne, options, message
+):
+    code, out, err = arachne(*TRAIN, "0.5", "--cluster", "CPU:2", *options)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_database_lost_during_the_training_costs_the_record_alone(capsys, monkeypatch):
+    def lost(*_):
+        raise StoreError("the disk is full", where="plans.db")
+
+    monkeypatch.setattr(run_report, "keep_runs", lost)
+    report = ReplayReport(
+        model="toy",
+        world_size=1,
+        device="cpu",
+        threads_per_rank=1,
+        weight_rule="clip",
+        iterations=(),
+    )
+    run_report.keep_runs_if_possible(object(), report)
+    said = capsys.readouterr().err
+    assert "the training is done, but its runs are not stored: plans.db: the disk is full" in said
+
+
+@pytest.mark.slow
+def test_the_example_of_an_existing_loop_gives_one_process_losses_on_two_ranks():
+    def losses(ranks):
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command += [f"--nproc-per-node={ranks}", str(ROOT / "examples" / "existing_loop.py")]
+        done = subprocess.run(
+            [*command, str(CLIPS)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [line.split()[3] for line in done.stdout.splitlines() if line.startswith("step")]
+
+    one, two = losses(1), losses(2)
+    assert len(one) == 3
+    assert one == two
+    assert len(set(one)) == 3
+
+
+@pytest.mark.slow
+def test_the_trainer_is_a_public_name_that_loads_torch_only_when_it_is_asked_for():
+    code = "import arachne_opt.executor as e, sys; assert 'torch' not in sys.modules; "
+    code += "assert 'CascadeTrainer' in e.__all__; from arachne_opt.executor import CascadeTrainer"
+    code += "; assert 'torch' in sys.modules and CascadeTrainer.__name__ == 'CascadeTrainer'"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
