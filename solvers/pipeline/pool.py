@@ -16,7 +16,7 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 
 # Parts of the time of an iteration that the gradient exchange may take.
 _SYNC_PARTS = (0.03, 0.06, 0.1, 0.16, 0.28)
-_KEPT = 70  # estimates for each of these parts
+_KEPT = 150  # estimates for each of these parts
 _PIPELINES = 4  # the exchange across pipelines is taken as that of so many
 _MOST_STAGES = 64  # more than a pipeline has
 

@@ -17,10 +17,12 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 
 _TEMPLATES = 60  # of each batch
 _BATCHES = 10  # that get exact divisions
+_LEAST_BATCHES = 5
 _CLIMBED = 5  # that are climbed from
 _WORSE = 1.2  # a batch whose estimate is that much worse than the best plan is left out
 _HOPED = 1.4  # first only plans within this multiple of the estimate are looked for
 _TRIPLE_BATCHES = 12
+_ALL_TRIPLES = 10
 _ALL_PAIRS = 40  # up to so many options all templates of one and two stages are tried
 
 
@@ -37,7 +39,8 @@ def singles(bench: Workbench, over: Callable[[], bool]) -> Iterator[Column]:
     starts: list[Start] = []
     best = np.inf
     for estimate, ranked, rounds in _ranked_batches(bench, over):
-        if (estimate > _WORSE * best and starts) or len(starts) >= _BATCHES or over():
+        hopeless = estimate > _WORSE * best and len(starts) >= _LEAST_BATCHES
+        if hopeless or len(starts) >= _BATCHES or (starts and over()):
             break
         start = _start(bench, ranked, rounds, bench.limits)
         if start is not None:
@@ -79,6 +82,8 @@ def _start(bench: Workbench, ranked: Ranked, rounds: int, limits: Ints) -> Start
     templates += [(o,) for o in count]
     if len(tables.options) <= _ALL_PAIRS and bench.space.in_stages > 1:
         templates += list(product(count, count))
+    if len(tables.options) <= _ALL_TRIPLES and bench.space.in_stages > 2:
+        templates += list(product(count, count, count))
     hoped_s = _HOPED * float(ranked.estimate_s(rounds)[0])
     found = search.best(templates, hoped_s)
     if found is None:  # the estimate was too hopeful

@@ -13,7 +13,7 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 
 def usable(bench: Workbench, plan: PipelinePlan) -> PipelinePlan | None:
     """The plan without its nodes if it is legal for the problem, else None."""
-    open_ = _without_nodes(plan)
+    open_ = without_nodes(plan)
     if check_plan(bench.problem, open_):
         return None
     try:
@@ -23,7 +23,8 @@ def usable(bench: Workbench, plan: PipelinePlan) -> PipelinePlan | None:
     return open_
 
 
-def _without_nodes(plan: PipelinePlan) -> PipelinePlan:
+def without_nodes(plan: PipelinePlan) -> PipelinePlan:
+    """The plan with its nodes left open."""
     pipelines = tuple(
         replace(
             p,
