@@ -49,7 +49,7 @@ _RUN_UNITS = 0.1
 # limit, then units per trial of 8 tasks; every so many trials a merger; degrees for a deadline of
 # the bound times the target.
 _LARGE_NODES, _LARGE_CASCADES = 10, 14
-_POD_SHARE, _POD_TRIAL, _MERGE_SHARE, _POD_TARGET = 0.2, 0.03, 0.1, 1.03
+_POD_SHARE, _POD_TRIAL, _MERGE_SHARE, _POD_TARGET = 0.1, 0.06, 0.2, 1.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
