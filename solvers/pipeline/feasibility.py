@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from arachne_opt.costs.pipeline.base import Ints
 from arachne_opt.pipeline.plan import ReplicaKind
 from arachne_opt.solvers.pipeline.options import Atom
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
 _GIB = 2**30
+_MOST_CELLS = 20_000
 _MANY_SHARDS = 1 << 20  # under ZeRO-1 the share of a replica is never smaller
 
 
@@ -24,19 +28,53 @@ def binding_limits(bench: Workbench) -> tuple[str, ...]:
     start, stages = costs.row_count, 0
     while start > 0 and stages < space.in_stages:
         stages += 1
-        reached = min(_first_row(bench, atom, start, stages) for atom in space.atoms)
+        reached = min(int(_first_rows(bench, a, stages)[start]) for a in space.atoms)
         if reached >= start:
             return _memory_binds(bench, start, stages)
         start = reached
-    if start > 0:
+    left = start or _rows_left(bench)
+    if left > 0:
         devices = sum(space.devices(p) for p in range(len(space.places)))
-        what = f"rows 0 to {start - 1} are left over when all {stages} stages that there may be"
-        return (f"{what} are full (the cluster has {devices} devices)",)
+        what = f"the memory of all {devices} devices holds rows {left} to {costs.row_count - 1}"
+        last = left - 1
+        return (f"{what} at best: rows 0 to {last} are left over" if last else f"{what} at best",)
     return ()
 
 
-def _first_row(bench: Workbench, atom: Atom, end: int, in_flight: int) -> int:
-    """First row of the longest stage of an atom that ends at a row."""
+def _rows_left(bench: Workbench) -> int:
+    """Rows that are left over when stages take devices as well: 0 where all rows find a place.
+
+    best[d] = lowest first row of k stages on d devices, each with a single replica (or a single
+    expert group); more replicas take more devices and hold no more rows.
+    """
+    space, rows = bench.space, bench.costs.row_count
+    unit = np.ones(len(space.places), dtype=np.int64)
+    while np.prod(-(-bench.place_limits // unit) + 1) > _MOST_CELLS:
+        unit[np.argmax(bench.place_limits // unit)] *= 2
+    cells = -(-bench.place_limits // unit)  # more than there are, so that the proof holds
+    best = np.full(tuple((cells + 1).tolist()), rows)
+    lowest = rows
+    for in_flight in range(1, space.in_stages + 1):
+        after = np.full_like(best, rows)
+        for atom in space.atoms:
+            place = space.place_of(atom.kind)
+            need = atom.kind.tp * atom.kind.ep // int(unit[place])
+            if need > cells[place]:
+                continue
+            target, source = [slice(None)] * best.ndim, [slice(None)] * best.ndim
+            target[place] = slice(need, None)
+            source[place] = slice(None, best.shape[place] - need)
+            first = _first_rows(bench, atom, in_flight)[best[tuple(source)]]
+            np.minimum(after[tuple(target)], first, out=after[tuple(target)])
+        best = after
+        lowest = min(lowest, int(best.min()))
+        if lowest == 0:
+            return 0
+    return lowest
+
+
+def _first_rows(bench: Workbench, atom: Atom, in_flight: int) -> Ints:
+    """First row of the longest stage that ends at each cut; the cut itself where none fits."""
     ends = bench.costs.furthest_end(
         atom.kind,
         atom.microbatch,
@@ -44,10 +82,9 @@ def _first_row(bench: Workbench, atom: Atom, end: int, in_flight: int) -> int:
         shards=_shards(bench),
         recompute=atom.recompute,
     )
-    first = end
-    while first > 0 and ends[first - 1] >= end:
-        first -= 1
-    return first
+    cuts = np.arange(bench.costs.row_count + 1)
+    found: Ints = np.minimum(np.searchsorted(np.maximum.accumulate(ends), cuts), cuts)
+    return found
 
 
 def _memory_binds(bench: Workbench, end: int, in_flight: int) -> tuple[str, ...]:

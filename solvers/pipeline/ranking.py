@@ -77,6 +77,7 @@ class Ranking:
         self.place = np.array([space.place_of(a.kind) for a in atoms])
         self.tp = np.array([a.kind.tp for a in atoms])
         self.ep = np.array([a.kind.ep for a in atoms])
+        self.plain = np.array([a.kind.ep == 1 and not a.recompute for a in atoms], dtype=bool)
         self.microbatch = np.array([a.microbatch for a in atoms])
         self.row_s = np.array(
             [
@@ -97,10 +98,20 @@ class Ranking:
         return list(range(1, min(most, samples) + 1))
 
     def rank(
-        self, batch: int, microbatches: int, limits: Ints, keep: int, most_blocks: int = MOST_BLOCKS
+        self,
+        batch: int,
+        microbatches: int,
+        limits: Ints,
+        keep: int,
+        most_blocks: int = MOST_BLOCKS,
+        *,
+        plain: bool = False,
     ) -> Ranked:
-        """The best block templates of a batch under device limits (by place)."""
-        found = self._all(batch, limits, most_blocks)
+        """The best block templates of a batch under device limits (by place).
+
+        With ``plain`` neither experts are spread nor activations rebuilt.
+        """
+        found = self._all(batch, limits, most_blocks, plain=plain)
         order = np.argsort(found.estimate_s(microbatches), kind="stable")
         return found.take(order[:keep])
 
@@ -114,10 +125,11 @@ class Ranking:
         kept[_PER_DEVICES:] = key[_PER_DEVICES:] != key[:-_PER_DEVICES]
         return found.take(order[kept])
 
-    def _all(self, batch: int, limits: Ints, most_blocks: int) -> Ranked:
+    def _all(self, batch: int, limits: Ints, most_blocks: int, *, plain: bool = False) -> Ranked:
         count = batch // self.microbatch
         fits = (batch % self.microbatch == 0) & (count % self.ep == 0)
         fits &= count * self.tp <= np.minimum(self.room, limits[self.place])
+        fits &= self.plain | (not plain)
         found: list[Ranked] = []
         places = [p for p in range(len(limits)) if fits[self.place == p].any()]
         for size in range(1, min(len(places), most_blocks) + 1):

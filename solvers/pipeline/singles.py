@@ -35,25 +35,35 @@ class Start:
 
 
 def singles(bench: Workbench, over: Callable[[], bool]) -> Iterator[Column]:
-    """Columns that train the whole batch alone, the better the later of each batch."""
-    starts: list[Start] = []
-    best = np.inf
-    for estimate, ranked, rounds in _ranked_batches(bench, over):
-        hopeless = estimate > _WORSE * best and len(starts) >= _LEAST_BATCHES
-        if hopeless or len(starts) >= _BATCHES or (starts and over()):
-            break
-        start = _start(bench, ranked, rounds, bench.limits)
-        if start is not None:
-            starts.append(start)
-            best = min(best, start.found.total_s)
-            yield column(start)
-    starts.sort(key=lambda s: s.found.total_s)
-    for start in starts[:_CLIMBED]:
+    """Columns that train the whole batch alone, the better the later of each batch.
+
+    Where memory can be saved by spreading experts or rebuilding activations, plain templates are
+    looked at first, so that what else is allowed never displaces them.
+    """
+    plain = bench.ranking.plain
+    for only_plain in (True, False) if plain.any() and not plain.all() else (False,):
+        starts: list[Start] = []
+        best = np.inf
+        for estimate, ranked, rounds in _ranked_batches(bench, over, plain=only_plain):
+            hopeless = estimate > _WORSE * best and len(starts) >= _LEAST_BATCHES
+            if hopeless or len(starts) >= _BATCHES or (starts and over()):
+                break
+            start = _start(bench, ranked, rounds, bench.limits)
+            if start is not None:
+                starts.append(start)
+                best = min(best, start.found.total_s)
+                yield column(start)
+        starts.sort(key=lambda s: s.found.total_s)
+        yield from _climbed(bench, starts[:_CLIMBED], over)
+
+
+def _climbed(bench: Workbench, starts: list[Start], over: Callable[[], bool]) -> Iterator[Column]:
+    for start in starts:
         if over():
             return
-        climbed = climb(bench, start, bench.limits, over)
-        if climbed is not start:
-            yield column(climbed)
+        better = climb(bench, start, bench.limits, over)
+        if better is not start:
+            yield column(better)
 
 
 def column(start: Start) -> Column:
@@ -91,7 +101,9 @@ def _start(bench: Workbench, ranked: Ranked, rounds: int, limits: Ints) -> Start
     return None if found is None else Start(search, found)
 
 
-def _ranked_batches(bench: Workbench, over: Callable[[], bool]) -> list[tuple[float, Ranked, int]]:
+def _ranked_batches(
+    bench: Workbench, over: Callable[[], bool], *, plain: bool
+) -> list[tuple[float, Ranked, int]]:
     """Batches by the estimate of their best block template, the best first."""
     samples, ranking = bench.problem.global_batch, bench.ranking
     many = len(bench.place_limits) >= MOST_BLOCKS
@@ -103,7 +115,7 @@ def _ranked_batches(bench: Workbench, over: Callable[[], bool]) -> list[tuple[fl
         if over() and found:
             break
         rounds = -(-samples // batch)
-        ranked = ranking.rank(batch, rounds, bench.place_limits, _TEMPLATES, 2)
+        ranked = ranking.rank(batch, rounds, bench.place_limits, _TEMPLATES, 2, plain=plain)
         if len(ranked.load_s):
             found.append((float(ranked.estimate_s(rounds)[0]), ranked, rounds))
     found.sort(key=lambda entry: (entry[0], entry[1].batch))
@@ -114,6 +126,6 @@ def _ranked_batches(bench: Workbench, over: Callable[[], bool]) -> list[tuple[fl
     for _, ranked, rounds in found[:_TRIPLE_BATCHES]:
         if over() and better:
             break
-        ranked = ranking.rank(ranked.batch, rounds, bench.place_limits, _TEMPLATES)
+        ranked = ranking.rank(ranked.batch, rounds, bench.place_limits, _TEMPLATES, plain=plain)
         better.append((float(ranked.estimate_s(rounds)[0]), ranked, rounds))
     return sorted(better, key=lambda entry: (entry[0], entry[1].batch))

@@ -89,9 +89,7 @@ def _without_replicas(stage: Stage, at: _Place) -> Stage | None:
 
 
 def _uses(pipeline: Pipeline, at: _Place) -> bool:
-    return any(
-        (r.kind.device_type, r.kind.zone) == at for s in pipeline.stages for r in s.replicas
-    )
+    return any((r.kind.device_type, r.kind.zone) == at for s in pipeline.stages for r in s.replicas)
 
 
 def _dealt(problem: PipelineProblem, plan: PipelinePlan) -> PipelinePlan | None:
@@ -114,7 +112,5 @@ def _dealt(problem: PipelineProblem, plan: PipelinePlan) -> PipelinePlan | None:
         plan,
         model=problem.model.name,
         global_batch=want,
-        pipelines=tuple(
-            replace(p, microbatches=n) for p, n in zip(pipes, counts, strict=True)
-        ),
+        pipelines=tuple(replace(p, microbatches=n) for p, n in zip(pipes, counts, strict=True)),
     )
