@@ -105,7 +105,7 @@ class Templates:
     def _loads(self, chosen: Ints, i: int, load_s: Floats, sync_s: Floats) -> Floats:
         """Loads of stage i by [n, a, b], infinite beyond the limits and the memory."""
         option = self.templates[chosen, i]
-        loads = self.tables.work_oab[option]
+        loads: Floats = self.tables.work_oab[option]
         loads += self.ahead[i][chosen][:, None, :]
         loads += self.back[i][chosen][:, :, None]
         wrong = loads > load_s[:, None, None]
