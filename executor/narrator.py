@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from arachne_opt.executor.report import IterationReport, ReplayReport
+from arachne_opt.executor.report import REPORTED_STEPS, IterationReport, ReplayReport
 from arachne_opt.executor.step_log import StepLog
 from arachne_opt.executor.stragglers import find_straggler
 from arachne_opt.units import format_seconds
@@ -19,6 +19,7 @@ Say = Callable[[int, int, str, str], None]
 
 # The report keeps so many; a machine that is slow all week is one fact.
 _MOST_STRAGGLERS = 20
+_SHOWN_CLIPS = 10
 
 
 class Narrator:
@@ -33,8 +34,9 @@ class Narrator:
     def __init__(self, trainer: CascadeTrainer, log: StepLog, say: Say) -> None:
         self._trainer, self._log, self._say = trainer, log, say
         self._first = trainer.steps.start
-        self._before = log.begin(self._first)
+        self._before = log.begin(self._first)[-REPORTED_STEPS:]
         self._stragglers: list[str] = []
+        self._left_out: set[str] = set()
         self._told = 0
 
     def tell(self, report: IterationReport) -> None:
@@ -48,9 +50,17 @@ class Narrator:
         """The report with the steps before a restart and the stragglers."""
         return replace(
             report,
-            iterations=self._before + report.iterations,
+            iterations=(self._before + report.iterations)[-REPORTED_STEPS:],
+            notes=(*report.notes, *self._summary()),
             stragglers=tuple(self._stragglers[:_MOST_STRAGGLERS]),
         )
+
+    def _summary(self) -> list[str]:
+        """One line about the clips that were left out, if any were."""
+        if not self._left_out:
+            return []
+        named = ", ".join(sorted(self._left_out)[:_SHOWN_CLIPS])
+        return [f"{len(self._left_out)} clips could not be used and were left out: {named}"]
 
     def _notes(self, report: IterationReport) -> list[str]:
         notes = []
@@ -58,6 +68,9 @@ class Narrator:
         if report.step > self._first and (found := find_straggler(report)) is not None:
             notes.append(str(found))
             self._stragglers.append(str(found))
+        for clip, why in report.left_out:
+            notes.append(f"clip {clip} is left out of step {report.step}: {why}")
+            self._left_out.add(clip)
         checkpoints = self._trainer.checkpoints
         failures = checkpoints.failures if checkpoints is not None else []
         notes += failures[self._told :]

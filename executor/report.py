@@ -16,6 +16,9 @@ from arachne_opt.workload import Shape
 
 REPORT_FORMAT = "arachne.replay-report/1"
 
+# A training of weeks has more steps than a report of all tasks should hold; the newest stay.
+REPORTED_STEPS = 10_000
+
 _PLAIN = ("model", "world_size", "device", "threads_per_rank", "weight_rule", "emulated")
 _TEXTS = ("notes", "stragglers")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -24,7 +25,7 @@ from arachne_opt.executor.groups import GroupPool
 from arachne_opt.executor.job import ReplayIteration, ReplayJob, check_world_size
 from arachne_opt.executor.plan_mail import plan_ids
 from arachne_opt.executor.precision import run_in_bf16
-from arachne_opt.executor.report import IterationReport, ReplayReport
+from arachne_opt.executor.report import REPORTED_STEPS, IterationReport, ReplayReport
 from arachne_opt.executor.sampler import Sampler
 from arachne_opt.executor.schedule import learning_rate
 from arachne_opt.executor.step_report import step_report
@@ -85,18 +86,24 @@ class CascadeTrainer:
         return range(self.sampler.position.step, self.sampler.total_steps)
 
     def run(self, on_step: StepCallback | None = None) -> ReplayReport | None:
-        """The report of all steps on rank 0, None elsewhere.
+        """The report of the newest steps on rank 0, None elsewhere.
 
         Args:
             on_step: called on every rank after each step with its report.
         """
-        reports = []
+        reports: deque[IterationReport] = deque(maxlen=REPORTED_STEPS)
+        first = self.sampler.position.step
         for step in self.steps:
-            reports.append(self.train_step(step))
+            report = self.train_step(step)
+            if self.watchdog.rank == 0:
+                reports.append(report)
             if on_step is not None:
-                on_step(reports[-1])
+                on_step(report)
         self.finish()
-        return self._report(reports) if self.watchdog.rank == 0 else None
+        done = self.sampler.position.step - first
+        if done > REPORTED_STEPS:
+            self._notes.append(f"the report has the last {REPORTED_STEPS} of {done} steps")
+        return self._report(list(reports)) if self.watchdog.rank == 0 else None
 
     def train_step(self, step: int) -> IterationReport:
         """One optimizer step; the report is the same on all ranks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from arachne_opt.errors import RunError
 from arachne_opt.executor.ema import Ema
 from arachne_opt.executor.options import UpdateOptions
 
@@ -80,8 +82,15 @@ class Update(ABC):
         """Whether each rank updates a part of its own."""
 
     def step(self, learning_rate: float) -> float:
-        """Clips and updates the weights; returns the norm of the gradient before clipping."""
+        """Clips and updates the weights; returns the norm of the gradient before clipping.
+
+        Raises:
+            RunError: the gradient is not finite.
+        """
         norm = self._norm()
+        if not math.isfinite(norm):
+            what = f"the norm of the gradient is {norm}; the weights are left as they were"
+            raise RunError(what, hint="a lower learning rate, clipping, or fp32")
         limit = self.options.clip_norm
         if limit and norm > limit:
             torch._foreach_mul_(list(self.shard_gradients()), limit / (norm + 1e-6))

@@ -73,6 +73,22 @@ def test_ranks_with_other_jobs_do_not_begin():
         run_ranks(trainings.disagree, 2, job, replace(job, seed=3))
 
 
+def test_a_job_that_rank_0_cannot_make_fails_on_all_ranks():
+    answers = run_ranks(trainings.share_a_job_or_not, 2)
+    assert answers == [
+        (True, "no clips; try others"),
+        (True, "rank 0: no job: no clips; try others"),
+    ]
+
+
+@pytest.mark.slow
+def test_a_gradient_that_is_not_finite_stops_the_training_before_the_weights():
+    said, unharmed = run_ranks(trainings.train_with_infinite_loss, 2, epoch_job(2))[0]
+    assert "the norm of the gradient is" in said
+    assert "the weights are left as they were; try a lower learning rate" in said
+    assert unharmed
+
+
 @pytest.mark.slow
 def test_a_slow_rank_of_a_group_is_named_though_all_its_peers_are_late():
     reports = run_ranks(trainings.train_beside_a_slow_rank, 2, epoch_job(2, epochs=1), 1)[0]

@@ -96,8 +96,9 @@ def test_groups_are_made_once_and_used_again(replays):
     assert all(rank[4] == 5 for ranks in replays.values() for rank in ranks)
 
 
-def test_twenty_random_plans_neither_hang_nor_change_the_gradient():
-    iterations = [random_iteration(seed) for seed in range(20)]
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 200), marks=pytest.mark.slow)])
+def test_random_plans_neither_hang_nor_change_the_gradient(seeds):
+    iterations = [random_iteration(seed) for seed in seeds]
     job = job_of(*iterations, learning_rate=0.0, weight_decay=0.0)
     losses, gradients, _, _, _ = run_ranks(rank_tasks.train, 4, [job])[0][0]
     wanted_losses, wanted_gradients, _ = reference.train(job)

@@ -109,11 +109,13 @@ def test_a_run_reports_progress_and_leaves_the_parameters_of_one_process(tmp_pat
 
 
 @pytest.mark.slow
-def test_a_clip_that_only_a_rank_finds_broken_is_an_input_error(tmp_path):
+def test_a_clip_that_only_a_rank_finds_broken_is_left_out_and_named(tmp_path):
     np.save(tmp_path / "v.npy", np.zeros((1, 32, 48, 3)))
-    with pytest.raises(InputError, match=r"rank 1, clip b-0: .* holds float64") as caught:
-        run_local(two_rank_job(path=str(tmp_path / "v.npy")), 2)
-    assert caught.value.exit_code == 2
+    report = run_local(two_rank_job(path=str(tmp_path / "v.npy")), 2)
+    left_out = dict(report.iterations[0].left_out)
+    assert left_out.keys() == {"b-0", "b-1"}
+    assert all("holds float64" in why for why in left_out.values())
+    assert report.notes == ("2 clips could not be used and were left out: b-0, b-1",)
 
 
 @pytest.mark.slow

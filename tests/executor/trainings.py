@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from arachne_opt.errors import ArachneError, InputError
+from arachne_opt.executor.agreement import share_job
 from arachne_opt.executor.job import ReplayIteration, ReplayJob
 from arachne_opt.executor.options import CheckpointOptions, UpdateOptions
 from arachne_opt.executor.report import IterationReport
@@ -110,6 +112,34 @@ def train_beside_a_slow_rank(rank: int, job: ReplayJob, slow: int) -> list[Itera
 
     trainer.adapter.denoise_loss = late
     return [trainer.train_step(step) for step in trainer.steps]
+
+
+def share_a_job_or_not(rank: int) -> tuple[bool, str]:
+    """Whether a job that rank 0 makes arrives, and what is said of one that it cannot make."""
+
+    def fail() -> ReplayJob:
+        raise InputError("no clips", hint="others")
+
+    same = share_job(lambda: epoch_job(2)) == epoch_job(2)
+    try:
+        share_job(fail)
+    except ArachneError as error:
+        return same, str(error)
+    return same, ""
+
+
+def train_with_infinite_loss(rank: int, job: ReplayJob) -> tuple[str, bool]:
+    """What is said, and whether the weights stay, where one clip's loss is infinite."""
+    trainer = CascadeTrainer(job)
+    before = trainer.update.weights()
+    inside = trainer.adapter.denoise_loss
+    trainer.adapter.denoise_loss = lambda inputs: inside(inputs) * float("inf")
+    try:
+        trainer.train_step(0)
+    except ArachneError as error:
+        after = trainer.update.weights()
+        return str(error), all(torch.equal(before[name], after[name]) for name in before)
+    return "", False
 
 
 def disagree(rank: int, job: ReplayJob, other: ReplayJob) -> tuple[str, int]:
