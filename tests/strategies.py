@@ -141,7 +141,11 @@ def build_problem(
         shape = rng.randrange(len(shapes))
         cascades.append(Cascade(id=f"c{i}", tasks=shapes[shape], label=f"shape{shape}"))
     return CascadeProblem(
-        name="random", cluster=cluster, cascades=tuple(cascades), cost_version="random"
+        name="random",
+        cluster=cluster,
+        cascades=tuple(cascades),
+        cost_version="random",
+        tail_us=rng.choice((0, 0, 0, rng.randint(1, 10**6))),
     )
 
 

@@ -75,6 +75,7 @@ class BatchingProblem:
 
     Args:
         catalogue: a priced cascade per kind of micro-batch, whose ids do not matter.
+        tail_us: as in ``CascadeProblem``.
     """
 
     name: str
@@ -82,6 +83,7 @@ class BatchingProblem:
     families: tuple[ClipFamily, ...]
     catalogue: tuple[Cascade, ...]
     cost_version: str = ""
+    tail_us: int = 0
 
     def __post_init__(self) -> None:
         if not self.families:
@@ -149,6 +151,7 @@ class BatchingProblem:
             cluster=self.cluster,
             cascades=tuple(cascades),
             cost_version=self.cost_version,
+            tail_us=self.tail_us,
         )
 
     def batching_of(self, iteration: Iteration) -> Batching:
@@ -197,6 +200,7 @@ class BatchingProblem:
             "cluster": self.cluster.canonical(),
             "families": families,
             "cost_version": self.cost_version,
+            **({"tail_us": self.tail_us} if self.tail_us else {}),
         }
 
     def fingerprint(self) -> str:

@@ -116,19 +116,29 @@ class CascadeProblem:
     Args:
         cost_version: version of the cost model that the durations come from; part of the key
             under which plans are kept.
+        tail_us: time from the end of the last task to the end of the iteration: the gradients
+            are summed and the optimizer steps. The same for every plan, so that the makespan
+            remains what is minimised, bounded and given a gap.
     """
 
     name: str
     cluster: Cluster
     cascades: tuple[Cascade, ...]
     cost_version: str = ""
+    tail_us: int = 0
 
     def __post_init__(self) -> None:
+        if self.tail_us < 0:
+            raise InputError(f"tail_us must not be negative, not {self.tail_us}", where=self.name)
         if not self.cascades:
             raise InputError("a problem needs at least one cascade", where=self.name)
         ids = Counter(c.id for c in self.cascades)
         if double := [i for i, n in ids.items() if n > 1]:
             raise InputError(f"two cascades are called {double[0]}", where=self.name)
+
+    def iteration_us(self, makespan_us: int) -> int:
+        """Time of the whole iteration for a makespan."""
+        return makespan_us + self.tail_us
 
     def tasks(self) -> Iterator[tuple[int, int, Task]]:
         """All tasks as (cascade index, task index, task), cascade by cascade."""
@@ -171,6 +181,8 @@ class CascadeProblem:
             "cluster": self.cluster.canonical(),
             "cascades": sorted((c.canonical() for c in self.cascades), key=canonical_json),
             "cost_version": self.cost_version,
+            # Only where it is set: problems without it keep their fingerprints.
+            **({"tail_us": self.tail_us} if self.tail_us else {}),
         }
 
     def fingerprint(self) -> str:

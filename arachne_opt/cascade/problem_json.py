@@ -8,7 +8,7 @@ from arachne_opt.cascade.problem import PROBLEM_FORMAT, Cascade, CascadeProblem,
 from arachne_opt.cluster_file import cluster_from_dict, cluster_to_dict
 from arachne_opt.fields import Fields
 
-_TOP = ("format", "name", "cost_version", "cluster", "cascades")
+_TOP = ("format", "name", "cost_version", "tail_us", "cluster", "cascades")
 _TASK = ("name", "predecessors", "input_bytes", "options")
 _OPTION = ("degree", "duration_us", "memory_bytes", "device_type")
 
@@ -19,6 +19,7 @@ def problem_to_json(problem: CascadeProblem) -> dict[str, Any]:
         "format": PROBLEM_FORMAT,
         "name": problem.name,
         "cost_version": problem.cost_version,
+        **({"tail_us": problem.tail_us} if problem.tail_us else {}),
         "cluster": cluster_to_dict(problem.cluster),
         "cascades": [
             {"id": c.id, "label": c.label, "tasks": [_task_to_json(task) for task in c.tasks]}
@@ -46,6 +47,7 @@ def problem_from_json(value: object) -> CascadeProblem:
         cluster=cluster_from_dict(top.raw("cluster"), f"{where}: cluster"),
         cascades=tuple(cascades),
         cost_version=top.text("cost_version", ""),
+        tail_us=top.integer("tail_us", 0),
     )
 
 

@@ -17,6 +17,7 @@ import click
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.errors import InputError
+from arachne_opt.units import format_seconds
 
 
 def emit_json(kind: str, body: dict[str, Any]) -> None:
@@ -40,6 +41,15 @@ def emit_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 def percent(share: float | None) -> str | None:
     """A share such as 0.0412 as ``4.1 %``."""
     return None if share is None else f"{100 * share:.1f} %"
+
+
+def iteration_text(problem: CascadeProblem, makespan_us: int) -> str:
+    """The time of the iteration that a makespan makes, with what its tail is."""
+    whole = format_seconds(problem.iteration_us(makespan_us))
+    if not problem.tail_us:
+        return f"{whole} (gradient synchronisation and optimizer are not priced)"
+    tail = format_seconds(problem.tail_us)
+    return f"{whole} with {tail} of gradient synchronisation and optimizer"
 
 
 def draw(problem: CascadeProblem, plan: CascadePlan, width: int | None = None) -> str:

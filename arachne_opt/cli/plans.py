@@ -10,7 +10,14 @@ import click
 
 from arachne_opt.cascade.problem_json import problem_from_json
 from arachne_opt.cli.options import OUTPUT, database_option, format_option
-from arachne_opt.cli.output import draw, emit_json, emit_table, percent, write_whole
+from arachne_opt.cli.output import (
+    draw,
+    emit_json,
+    emit_table,
+    iteration_text,
+    percent,
+    write_whole,
+)
 from arachne_opt.service import plan_of_record
 from arachne_opt.settings import database_url
 from arachne_opt.units import format_seconds
@@ -66,7 +73,8 @@ def show(plan_id: str, db_url: str | None, form: str) -> None:
         ("cluster", f"{record.cluster_name}, {problem.cluster.device_count} devices"),
         ("fingerprint", record.fingerprint),
         ("makespan", format_seconds(record.objective_us)),
-        ("bound", f"{format_seconds(record.bound_us)}, gap {percent(record.gap)}"),
+        ("bound", f"{format_seconds(record.bound_us)}, gap {percent(record.gap)} of the makespan"),
+        ("iteration", iteration_text(problem, record.objective_us)),
         ("status", f"{record.status}, {record.verdict} (checker and simulator agree)"),
         ("solver", f"{record.solver}, seed {record.seed}, {record.wall_s:.2f} s; {versions}"),
         ("created", record.created_at),

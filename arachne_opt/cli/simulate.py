@@ -15,7 +15,7 @@ from arachne_opt.cascade.problem_json import problem_from_json
 from arachne_opt.cascade.simulate import Simulation
 from arachne_opt.cascade.simulate import simulate as run_simulation
 from arachne_opt.cli.options import OUTPUT, PATH, database_option, format_option
-from arachne_opt.cli.output import draw, emit_json, percent, write_whole
+from arachne_opt.cli.output import draw, emit_json, iteration_text, percent, write_whole
 from arachne_opt.errors import InputError
 from arachne_opt.report.trace import chrome_trace
 from arachne_opt.service import plan_of_record
@@ -58,6 +58,7 @@ def simulate(
         for (problem, found), done in zip(pairs, runs, strict=True):
             makespan, idle = format_seconds(done.makespan_us), percent(done.idle_share)
             click.echo(f"{problem.name}: {makespan}, idle {idle}")
+            click.echo(f"iteration {iteration_text(problem, done.makespan_us)}")
             click.echo(draw(problem, found, width))
     if trace is not None:
         write_whole(trace, json.dumps(chrome_trace(*pairs[0])))
@@ -78,6 +79,8 @@ def _body(pair: tuple[CascadeProblem, CascadePlan], done: Simulation) -> dict[st
         "name": problem.name,
         "makespan_us": done.makespan_us,
         "planned_us": plan.makespan_us,
+        "tail_us": problem.tail_us,
+        "iteration_us": problem.iteration_us(done.makespan_us),
         "idle_share": done.idle_share,
         "busy_us": list(done.busy_us),
         "cross_node_groups": done.cross_node_groups,

@@ -215,6 +215,8 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "fingerprint": record.fingerprint,
         "status": record.status,
         "makespan_us": record.objective_us,
+        "tail_us": answer.problem.tail_us,
+        "iteration_us": answer.problem.iteration_us(record.objective_us),
         "bound_us": record.bound_us,
         "gap": record.gap,
         "solver": record.solver,
@@ -228,18 +230,20 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 
 
 def show_answers(answers: list[Answer], form: str) -> None:
-    """Prints a row per plan."""
+    """Prints a row per plan; the gap is that of the makespan, as the tail is the same for all."""
     if form == "json":
         emit_json("solve", {"plans": [answer_json(answer) for answer in answers]})
         return
+    tails = any(answer.problem.tail_us for answer in answers)
     rows = []
     for answer in answers:
         record = answer.record
         spent = f"hit {1e3 * answer.lookup_s:.1f} ms" if answer.cached else f"{record.wall_s:.2f} s"
         makespan, bound = format_seconds(record.objective_us), format_seconds(record.bound_us)
         row = [record.id[:12], answer.problem.name, makespan, bound, percent(record.gap)]
-        rows.append([*row, record.status, record.solver, spent])
+        whole = format_seconds(answer.problem.iteration_us(record.objective_us))
+        rows.append([*row, *([whole] if tails else []), record.status, record.solver, spent])
     if rows:
-        emit_table(
-            ["plan", "problem", "makespan", "bound", "gap", "status", "solver", "time"], rows
-        )
+        head = ["plan", "problem", "makespan", "bound", "gap"]
+        head += ["iteration"] if tails else []
+        emit_table([*head, "status", "solver", "time"], rows)

@@ -22,6 +22,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, field
 from arachne_opt.canonical import digest
 from arachne_opt.cascade.problem import Option
 from arachne_opt.cluster import Cluster, DeviceType, Link
+from arachne_opt.costs.tail import TailVolume, tail_us
 from arachne_opt.device_types import default_inter_link, default_intra_link
 from arachne_opt.errors import InputError
 from arachne_opt.models import ModelSpec, TextUse
@@ -94,6 +95,15 @@ class MemoryRule:
         )
         return sum(-(-size * parameters // shards) for size, shards in parts)
 
+    def tail_volume(self, parameters: int) -> TailVolume:
+        """What gradient synchronisation and optimizer step move: states are read and written."""
+        update = self.gradient_bytes + 2 * self.optimizer_bytes + self.weight_bytes
+        return TailVolume(
+            gradient_bytes=self.gradient_bytes * parameters,
+            weight_bytes=self.weight_bytes * parameters,
+            update_bytes=-(-update * parameters // self.optimizer_shards),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
@@ -152,6 +162,10 @@ class AnalyticCostModel:
     def input_bytes(self, task: str, batch: MicroBatch) -> int:
         """Latents of the micro-batch, which the transformer takes from the encoder."""
         return self.model.latent_bytes(batch.shape) * batch.size if task == "denoise" else 0
+
+    def tail_us(self, cluster: Cluster) -> int:
+        """Gradient synchronisation over the links, then the optimizer at memory speed."""
+        return tail_us(self.memory.tail_volume(self.model.parameters), cluster)
 
     def options(self, task: str, batch: MicroBatch, device_type: DeviceType) -> tuple[Option, ...]:
         """Options at the degrees that divide the heads and are no larger than the tokens."""

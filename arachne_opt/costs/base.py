@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from arachne_opt.cascade.problem import Option
-from arachne_opt.cluster import DeviceType
+from arachne_opt.cluster import Cluster, DeviceType
 from arachne_opt.models import ModelSpec
 from arachne_opt.workload import MicroBatch
 
@@ -45,4 +45,11 @@ class CostModel(Protocol):
 
     def input_bytes(self, task: str, batch: MicroBatch) -> int:
         """Size of what the task before hands over, 0 for the first task."""
+        ...
+
+    def tail_us(self, cluster: Cluster) -> int:
+        """Time after the last task of an iteration: gradients are summed, the optimizer steps.
+
+        0 where the model knows nothing about it.
+        """
         ...

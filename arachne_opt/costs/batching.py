@@ -74,6 +74,7 @@ def build_batching_problem(
         families=tuple(families),
         catalogue=tuple(pricer.catalogue),
         cost_version=cost_model.version,
+        tail_us=cost_model.tail_us(cluster),
     )
 
 

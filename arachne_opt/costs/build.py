@@ -53,6 +53,7 @@ def build_problem(
         cluster=cluster,
         cascades=tuple(cascades),
         cost_version=cost_model.version,
+        tail_us=cost_model.tail_us(cluster),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from arachne_opt.canonical import digest
 from arachne_opt.cascade.problem import Option
-from arachne_opt.cluster import DeviceType
+from arachne_opt.cluster import Cluster, DeviceType
 from arachne_opt.costs.base import CostModel
 from arachne_opt.errors import InputError
 from arachne_opt.models import ModelSpec
@@ -88,6 +88,10 @@ class CorrectedCostModel:
     def input_bytes(self, task: str, batch: MicroBatch) -> int:
         """The size of the base."""
         return self.base.input_bytes(task, batch)
+
+    def tail_us(self, cluster: Cluster) -> int:
+        """The time of the base."""
+        return self.base.tail_us(cluster)
 
     def _factor_ppm(self, task: str, label: str, device_type: str, degree: int) -> int:
         exact = self._factors.get((task, device_type, degree, label))

@@ -18,7 +18,7 @@ from typing import Any
 
 from arachne_opt.canonical import digest
 from arachne_opt.cascade.problem import Option
-from arachne_opt.cluster import DeviceType
+from arachne_opt.cluster import Cluster, DeviceType
 from arachne_opt.errors import InputError
 from arachne_opt.fields import Fields
 from arachne_opt.models import ModelSpec, model_spec
@@ -95,15 +95,20 @@ class TableCostModel:
     Args:
         rows: measurements; of several of one shape and degree the median counts.
         reach: how far beyond the measured range, as a factor of at least 1.
+        measured_tail_us: measured time of gradient synchronisation and optimizer step, 0 where
+            nobody measured it.
     """
 
     model: ModelSpec
     rows: tuple[CostRow, ...]
     reach: float = DEFAULT_REACH
+    measured_tail_us: int = 0
 
     def __post_init__(self) -> None:
         if not self.rows:
             raise InputError(f"the cost table of {self.model.name} has no rows")
+        if self.measured_tail_us < 0:
+            raise InputError(f"a tail takes 0 us or more, not {self.measured_tail_us}")
         if not 1 <= self.reach <= 10:
             raise InputError(f"the reach is a factor between 1 and 10, not {self.reach}")
         for row in self.rows:
@@ -160,6 +165,10 @@ class TableCostModel:
         if task != "denoise" or self.task_names[0] == "denoise":
             return 0
         return self.model.latent_bytes(batch.shape) * batch.size
+
+    def tail_us(self, cluster: Cluster) -> int:
+        """The measured time, whatever the cluster: a table holds for the one it was measured on."""
+        return self.measured_tail_us
 
     def options(self, task: str, batch: MicroBatch, device_type: DeviceType) -> tuple[Option, ...]:
         """Options at every measured degree within reach of the micro-batch."""
@@ -284,7 +293,8 @@ def cost_table_to_json(table: TableCostModel) -> dict[str, Any]:
         for row in table.rows
     ]
     head = {"format": TABLE_FORMAT, "model": table.model.name, "reach": table.reach}
-    return {**head, "rows": rows}
+    tail = {"tail_us": table.measured_tail_us} if table.measured_tail_us else {}
+    return {**head, **tail, "rows": rows}
 
 
 def cost_table_from_json(value: object, where: str) -> TableCostModel:
@@ -293,14 +303,19 @@ def cost_table_from_json(value: object, where: str) -> TableCostModel:
     Raises:
         InputError: another format, an unknown or missing key, or a value of the wrong type.
     """
-    top = Fields(value, where, ("format", "model", "reach", "rows"))
+    top = Fields(value, where, ("format", "model", "reach", "tail_us", "rows"))
     top.require_format(TABLE_FORMAT)
     rows = [
         _row(Fields(raw, f"{where}: row {number}", _ROW))
         for number, raw in enumerate(top.items("rows"), 1)
     ]
     reach = top.number("reach", DEFAULT_REACH)
-    return TableCostModel(model=model_spec(top.text("model")), rows=tuple(rows), reach=reach)
+    return TableCostModel(
+        model=model_spec(top.text("model")),
+        rows=tuple(rows),
+        reach=reach,
+        measured_tail_us=top.integer("tail_us", 0),
+    )
 
 
 def read_cost_table(path: str | Path) -> TableCostModel:

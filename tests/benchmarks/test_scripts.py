@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -129,8 +130,11 @@ def test_reductions_are_over_the_sum_of_the_iterations(
         spread=0.0,
         ours_us=30,
         bound_us=30,
+        tail_us=0,
         theirs_us={"best-uniform": 40, "flex-sp": None, "knapformer": 35, "dynamic-cp": 36},
     )
     assert row.reduction("best-uniform") == 0.25
     assert row.reduction("flex-sp") is None
     assert row.best_dynamic_us == 35
+    with_tail = replace(row, tail_us=10)
+    assert with_tail.reduction("best-uniform") == pytest.approx(1 - 40 / 50)

@@ -20,6 +20,7 @@ def test_a_stored_plan_is_listed_and_shown(arachne: Run, plan_id: str) -> None:
     out = arachne("plans", "show", plan_id[:12])[1]
     assert "checker and simulator agree" in out
     assert "makespan" in out
+    assert "of gradient synchronisation and optimizer" in out
 
 
 def test_simulation_agrees_with_the_plan(arachne: Run, plan_id: str) -> None:
@@ -27,6 +28,7 @@ def test_simulation_agrees_with_the_plan(arachne: Run, plan_id: str) -> None:
     body = json.loads(out)["plans"][0]
     assert code == 0
     assert body["makespan_us"] == body["planned_us"]
+    assert body["iteration_us"] == body["makespan_us"] + body["tail_us"] > body["makespan_us"]
     assert 0 <= body["idle_share"] < 1
 
 

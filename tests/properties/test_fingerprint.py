@@ -93,6 +93,7 @@ def in_one_zone(problem: CascadeProblem) -> CascadeProblem:
 NEAR = Link(bandwidth_bytes_per_s=10**9)
 CHANGES = {
     "cost version": lambda p: replace(p, cost_version="v2"),
+    "tail": lambda p: replace(p, tail_us=1),
     "a cascade less": lambda p: replace(p, cascades=p.cascades[:1]),
     "degree": lambda p: with_option(p, degree=4),
     "duration": lambda p: with_option(p, duration_us=101),
