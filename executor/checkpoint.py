@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Future
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,9 @@ from arachne_opt.executor.update import Update
 # What torch's writer says when the disk takes only a part of a file.
 _CUT = "inline_container"
 
+# Plans do not predict how long a disk takes.
+WRITING_LIMIT_S = 3600.0
+
 _log = logging.getLogger(__name__)
 
 
@@ -53,7 +57,8 @@ class Checkpoints:
         self._folder = Path(options.folder)
         self._rank = dist.get_rank()
         # Threads talk over it while the training talks over others.
-        self._group = dist.new_group(backend="gloo")
+        timeout = timedelta(seconds=WRITING_LIMIT_S)
+        self._group = dist.new_group(backend="gloo", timeout=timeout)
         self._pending: tuple[Future[Any], Path, Training] | None = None
         self.failures: list[str] = []
         if self._rank == 0:

@@ -39,6 +39,12 @@ class Narrator:
         self._left_out: set[str] = set()
         self._told = 0
 
+    def tell_restart(self, attempt: int) -> None:
+        """Says that all ranks were started again."""
+        total = self._trainer.sampler.total_steps
+        note = f"restart {attempt}: a rank failed; going on after step {self._first}"
+        self._say(self._first, total, "restarted", note)
+
     def tell(self, report: IterationReport) -> None:
         """Keeps a step and says how it went."""
         self._log.append(report)

@@ -192,8 +192,8 @@ def report_from_json(value: object) -> ReplayReport:
     try:
         iterations = tuple(iteration_report_from_json(row) for row in value["iterations"])
         rest = {k: v for k, v in value.items() if k not in ("format", "iterations", *_TEXTS)}
-        texts = {key: tuple(map(str, value.get(key, ()))) for key in _TEXTS}
-        return ReplayReport(iterations=iterations, **texts, **rest)
+        notes, stragglers = (tuple(map(str, value.get(key, ()))) for key in _TEXTS)
+        return ReplayReport(iterations=iterations, notes=notes, stragglers=stragglers, **rest)
     except (KeyError, TypeError) as error:
         raise InputError(f"malformed report: {error}") from error
 

@@ -15,7 +15,7 @@ from arachne_opt.executor.adapters import build_adapter
 from arachne_opt.executor.adapters.base import VideoAdapter
 from arachne_opt.executor.agreement import PlanDesk, agree_on_job
 from arachne_opt.executor.cascade_runner import CascadeRunner
-from arachne_opt.executor.checkpoint import Checkpoints
+from arachne_opt.executor.checkpoint import WRITING_LIMIT_S, Checkpoints
 from arachne_opt.executor.checkpoint_files import Training, newest
 from arachne_opt.executor.distributed import gather, pick_device, require_group
 from arachne_opt.executor.flat_update import FlatUpdate
@@ -132,7 +132,7 @@ class CascadeTrainer:
         if self.checkpoints is not None:
             if self._kept_step != self.sampler.position.step:
                 self._checkpoint()
-            with self.watchdog.task("writing a checkpoint", self.job.iteration_timeout_s):
+            with self.watchdog.task("writing a checkpoint", WRITING_LIMIT_S):
                 self.checkpoints.finish()
         if self.job.save_parameters:
             path = Path(self.job.save_parameters)
@@ -205,7 +205,7 @@ class CascadeTrainer:
             averaged=self.update.ema is not None,
             plan_ids=plan_ids(self.job.iterations),
         )
-        with self.watchdog.task("keeping a checkpoint", self.job.iteration_timeout_s):
+        with self.watchdog.task("keeping a checkpoint", WRITING_LIMIT_S):
             self.checkpoints.save(training)
 
     def _save(self, path: Path, *, averaged: bool) -> None:

@@ -88,6 +88,8 @@ def _replay(value: object, run: Run) -> dict[str, Any] | None:
         _part()
         return None
     narrator = Narrator(trainer, StepLog(step_log_path(run.report_path)), _progress)
+    if run.attempt:
+        narrator.tell_restart(run.attempt)
     report = trainer.run(narrator.tell)
     _part()
     assert report is not None  # rank 0 has it

@@ -27,7 +27,12 @@ from arachne_opt.cli.options import (
 )
 from arachne_opt.cli.output import write_whole
 from arachne_opt.cli.progress import ProgressLine
-from arachne_opt.cli.run_report import keep_runs_if_possible, show_report, write_trace
+from arachne_opt.cli.run_report import (
+    keep_runs_if_possible,
+    quarantine_left_out,
+    show_report,
+    write_trace,
+)
 from arachne_opt.cli.solve import Session
 from arachne_opt.cli.sources import (
     GroupingOptions,
@@ -119,12 +124,16 @@ def train(**options: Any) -> int:  # noqa: ANN401
             return INTERRUPTED
         job = replay_job(*planned, options, opening=opening, position=position)
         if options["dry_run"]:
+            if options["plan_ahead"] or options["replan_above"] is not None:
+                what = "--plan-ahead and --replan-above need a run that arachne itself starts"
+                click.echo(f"{what}; they are left out", err=True)
             _dry_run(job, options["job_path"], options["max_restarts"])
             return 0
         report = train_job(job, store, options, position)
         if report is None:
             return 0
         keep_runs_if_possible(store, report)
+    quarantine_left_out(report, options["manifest"], workload)
     if options["report"]:
         from arachne_opt.executor.report import report_to_json
 

@@ -20,8 +20,10 @@ TRAIN = ("train", "--workload", CLIPS, "--model", "toy", "--iteration-size", "3"
 @pytest.mark.slow
 def test_a_training_resumes_on_other_ranks_plans_ahead_and_follows_drift(arachne, tmp_path):
     folder = ("--checkpoint-dir", tmp_path / "kept", "--iterations", "0:3")
-    code, out, _ = arachne(*TRAIN, "0.5", "--cluster", "CPU:2", *folder)
+    saved = ("--save", tmp_path / "model.pt", "--ema", "0.5")
+    code, out, _ = arachne(*TRAIN, "0.5", "--cluster", "CPU:2", *folder, *saved)
     assert code == 0
+    assert {path.name for path in tmp_path.glob("*.pt")} == {"model.pt", "model.ema.pt"}
     assert [line.split()[1] for line in out.splitlines()[1:]] == ["it0", "it1", "it2"]
 
     code, _, err = arachne(*TRAIN, "0.5", "--cluster", "CPU:1", *folder)

@@ -35,13 +35,14 @@ def test_a_rank_killed_in_an_iteration_is_restarted_and_nothing_is_lost(tmp_path
     runs.mkdir()
     saved = tmp_path / "model.pt"
     job = plain(checkpoints, every=2, save_parameters=str(saved))
-    seen, steps = [], []
+    seen, steps, notes = [], [], []
 
     def kill_once(progress):
         if progress.done == 3 and progress.done not in seen:
             # A moment later rank 1 is in the middle of step 3.
             threading.Timer(0.02, os.kill, (ranks_of(runs)[1], signal.SIGKILL)).start()
         seen.append(progress.done)
+        notes.append(progress.note)
 
     report = run_local(
         job, 2, on_progress=kill_once, on_step=steps.append, folder=runs, max_restarts=1
@@ -49,6 +50,7 @@ def test_a_rank_killed_in_an_iteration_is_restarted_and_nothing_is_lost(tmp_path
     assert seen[-1] == 8
     assert len(seen) > 8  # steps after the checkpoint were run twice
     assert [step.step for step in steps] == list(range(8))
+    assert any("restart 1: a rank failed; going on after step" in note for note in notes)
     losses, _, parameters = reference.train(job)
     assert [it.step for it in report.iterations] == list(range(8))
     assert [it.loss for it in report.iterations] == pytest.approx(losses, rel=1e-6)

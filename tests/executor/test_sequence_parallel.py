@@ -38,6 +38,10 @@ def test_groups_are_made_once_and_dropped_beyond_the_bound():
     assert run_ranks(rank_tasks.prepare_groups, 3) == [[2, 2, 3, 4]] * 3
 
 
+def test_a_group_is_made_again_only_where_a_plan_needs_a_longer_time_out():
+    assert run_ranks(rank_tasks.prepare_longer, 3) == [[1, 1, 2, 2]] * 3
+
+
 @pytest.mark.parametrize(("tokens", "degree"), [(45, 2), (45, 4), (6, 4), (8, 1), (3, 3)])
 def test_windows_cover_all_tokens_in_order_and_differ_by_one_at_most(tokens, degree):
     counts = split_tokens(tokens, degree)
