@@ -40,6 +40,7 @@ PACKAGES = [
 EXTRAS = {
     "video": ["diffusers>=0.35,<1", "safetensors>=0.4"],
     "plot": ["matplotlib>=3.9"],
+    "decode": ["av>=14"],
     "postgres": ["psycopg[binary]>=3.2"],
     "dev": [
         "build>=1.2",

@@ -1,6 +1,8 @@
 """Manifests of clips: CSV or JSON lines, one clip a row.
 
-Columns: id, num_frames, height, width, and caption or text_tokens; path and fps where known.
+Columns: id, num_frames, height, width, and caption or text_tokens; path, fps and latents where
+known. ``latents`` names a safetensors file of what the VAE made of the clip; so does a path that
+ends in ``.safetensors``.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from arachne_opt.suggest import did_you_mean
 from arachne_opt.workload import Clip, Shape
 
 REQUIRED = ("id", "num_frames", "height", "width")
-COLUMNS = (*REQUIRED, "path", "caption", "text_tokens", "fps")
+COLUMNS = (*REQUIRED, "path", "caption", "text_tokens", "fps", "latents")
+
+_LATENTS_SUFFIX = ".safetensors"
 
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _SHOWN_ROWS = 5
@@ -53,7 +57,7 @@ def read_manifest(path: str | Path) -> tuple[Clip, ...]:
 
 def write_manifest(clips: Iterable[Clip], path: str | Path) -> None:
     """Writes clips as CSV or JSON lines, by the suffix of the path."""
-    file = Path(path)
+    file, clips = Path(path), tuple(clips)
     rows = [
         {
             "id": clip.id,
@@ -64,6 +68,7 @@ def write_manifest(clips: Iterable[Clip], path: str | Path) -> None:
             "height": clip.shape.height,
             "width": clip.shape.width,
             "fps": clip.fps,
+            "latents": clip.latents,
         }
         for clip in clips
     ]
@@ -71,8 +76,10 @@ def write_manifest(clips: Iterable[Clip], path: str | Path) -> None:
     if _kind(file) == "jsonl":
         out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     else:
-        fields = ("id", "path", "caption", "text_tokens", "num_frames", "height", "width", "fps")
-        writer = csv.DictWriter(out, fields, lineterminator="\n")
+        # The last column is there only where it is used.
+        fields = [key for key in rows[0] if key != "latents"] if rows else list(COLUMNS)
+        fields += ["latents"] if any(clip.latents for clip in clips) else []
+        writer = csv.DictWriter(out, fields, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     try:
@@ -201,6 +208,9 @@ def _clip(row: Row) -> Clip:
     caption = row.get("caption") or ""
     if not isinstance(caption, str):
         raise _BadRow(f"caption is {caption!r}, not a text")
+    path, latents = str(row.get("path") or ""), str(row.get("latents") or "")
+    if path.endswith(_LATENTS_SUFFIX) and not latents:
+        path, latents = "", path
     return Clip(
         id=str(identity).strip(),
         shape=Shape(
@@ -208,7 +218,8 @@ def _clip(row: Row) -> Clip:
             height=_whole(row, "height", 1),
             width=_whole(row, "width", 1),
         ),
-        path=str(row.get("path") or ""),
+        path=path,
+        latents=latents,
         caption=caption,
         text_tokens=_text_tokens(row, caption),
         fps=_number(row, "fps") if row.get("fps") not in ("", None) else 0.0,

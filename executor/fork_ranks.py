@@ -40,9 +40,14 @@ def main(arguments: list[str]) -> NoReturn:
 
 def _start(rank: int, world_size: int, port: int, paths: list[str]) -> int:
     pid = os.fork()
-    if pid:
-        return pid
+    if pid == 0:
+        _be_rank(rank, world_size, port, paths)
+    return pid
+
+
+def _be_rank(rank: int, world_size: int, port: int, paths: list[str]) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ |= {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),

@@ -121,7 +121,7 @@ def run_local(
     """
     check_world_size(job, world_size)
     for iteration in job.iterations:
-        check_files(iteration.batches.micro_batches)
+        check_files(iteration.batches.micro_batches, job.model.config())
     if job.save_parameters and not Path(job.save_parameters).resolve().parent.is_dir():
         raise InputError("the folder for the parameters does not exist", where=job.save_parameters)
     value = launch(

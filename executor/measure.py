@@ -99,7 +99,7 @@ def measure_local(
     if max(job.degrees) > world_size:
         what = f"degree {max(job.degrees)} is wider than the {world_size} ranks"
         raise InputError(what, hint=f"degrees up to {world_size}")
-    check_files(job.batches)
+    check_files(job.batches, job.model.config())
     value = launch(measure_job_to_json(job), world_size, on_progress=on_progress)
     return measurements_from_json(value)
 

@@ -24,7 +24,6 @@ class FileFacts:
     frames: int
     height: int
     width: int
-    fps: float
 
 
 def require_decoder(path: str, where: str) -> None:
@@ -64,15 +63,14 @@ def file_facts(path: str, where: str) -> FileFacts:
     Raises:
         InputError: the file is no video, or is damaged.
     """
-    count, height, width, rate = 0, 0, 0, 0.0
+    count, height, width = 0, 0, 0
     with _opened(path, where) as frames:
         for frame in frames:
             count += 1
             height, width = frame.height, frame.width
-            rate = float(frame.rate) if frame.rate else rate
     if count == 0:
         raise InputError(f"{path} holds no frame", where=where)
-    return FileFacts(frames=count, height=height, width=width, fps=rate)
+    return FileFacts(frames=count, height=height, width=width)
 
 
 @contextmanager

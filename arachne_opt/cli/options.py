@@ -127,6 +127,11 @@ def workload_options(command: Command) -> Command:
             help="Go on without the clips that fit no bucket; they are listed.",
         ),
         click.option(
+            "--fps",
+            type=click.FloatRange(min=0, min_open=True),
+            help="Train faster clips at this many frames per second.",
+        ),
+        click.option(
             "--shuffle-seed",
             type=int,
             default=0,

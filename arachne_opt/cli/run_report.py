@@ -15,10 +15,28 @@ from arachne_opt.cli.output import emit_json, emit_table, write_whole
 from arachne_opt.errors import StoreError
 from arachne_opt.service import Answer
 from arachne_opt.units import format_seconds
+from arachne_opt.workload import Workload
 
 if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
     from arachne_opt.executor.report import IterationReport, ReplayReport, TaskReport
+
+
+def quarantine_left_out(report: ReplayReport, manifest: Path, workload: Workload) -> None:
+    """Keeps clips whose files could not be used, so that the next run begins without them."""
+    from arachne_opt.quarantine import Quarantined, add_to_quarantine, quarantine_path
+
+    reasons = {clip: why for it in report.iterations for clip, why in it.left_out}
+    if not reasons:
+        return
+    clips = {c.id: c for it in workload.iterations for b in it.micro_batches for c in b.clips}
+    entries = [
+        Quarantined(id=name, path=clips[name].latents or clips[name].path, reason=why)
+        for name, why in reasons.items()
+    ]
+    file = quarantine_path(manifest)
+    add_to_quarantine(file, entries)
+    click.echo(f"{len(entries)} clips in quarantine: {file}", err=True)
 
 
 def keep_runs_if_possible(store: PlanStore, report: ReplayReport) -> None:

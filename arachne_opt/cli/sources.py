@@ -14,7 +14,7 @@ from arachne_opt.cluster import Cluster
 from arachne_opt.costs.base import CostModel
 from arachne_opt.errors import InputError
 from arachne_opt.models import ModelSpec, model_spec
-from arachne_opt.workload import Workload
+from arachne_opt.workload import Clip, Workload
 
 if TYPE_CHECKING:
     from arachne_opt.grouping import Refusal
@@ -32,6 +32,7 @@ class GroupingOptions:
     max_tokens: int | None = None
     span: str | None = None
     drop_refused: bool = False
+    fps: float | None = None
     shuffle_seed: int = 0
 
     @classmethod
@@ -43,15 +44,18 @@ class GroupingOptions:
 def load_workload(manifest: Path, options: GroupingOptions, model: ModelSpec | None) -> Workload:
     """Reads and groups the clips of a manifest; says what was shortened, resized and dropped.
 
+    Clips in the manifest's quarantine are left out, and counted.
+
     Raises:
         InputError: the manifest cannot be read, or clips fit no bucket and were not given up.
     """
     from arachne_opt.buckets import read_buckets
+    from arachne_opt.frame_rate import at_frame_rate, frame_lines
     from arachne_opt.grouping import group_clips
-    from arachne_opt.manifest import read_manifest
 
+    clips = usable_clips(manifest)
     grouped = group_clips(
-        read_manifest(manifest),
+        at_frame_rate(clips, options.fps) if options.fps else clips,
         buckets=read_buckets(options.buckets) if options.buckets else None,
         model=model,
         iteration_size=options.iteration_size,
@@ -69,7 +73,26 @@ def load_workload(manifest: Path, options: GroupingOptions, model: ModelSpec | N
             hint = "other buckets, or --drop-refused to go on without them"
             raise InputError(text, where=str(manifest), hint=hint)
         click.echo(f"dropped: {text}", err=True)
-    return select(grouped.workload, options.span)
+    chosen = select(grouped.workload, options.span)
+    lines = frame_lines(clips, chosen)
+    for line in lines[:_SHOWN_CLIPS] if any("->" in line for line in lines) else ():
+        click.echo(line, err=True)
+    return chosen
+
+
+def usable_clips(manifest: Path) -> tuple[Clip, ...]:
+    """The clips of a manifest without those in its quarantine, which are counted on stderr."""
+    from arachne_opt.manifest import read_manifest
+    from arachne_opt.quarantine import quarantine_path, read_quarantine
+
+    clips, file = read_manifest(manifest), quarantine_path(manifest)
+    out = {entry.id for entry in read_quarantine(file)}
+    left = tuple(clip for clip in clips if clip.id not in out)
+    if len(left) < len(clips):
+        click.echo(f"{len(clips) - len(left)} clips are in quarantine: {file}", err=True)
+    if not left:
+        raise InputError("every clip is in quarantine", where=str(file))
+    return left
 
 
 def refusals(refused: Sequence[Refusal]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from arachne_opt.workload import Clip, Workload
 
 if TYPE_CHECKING:
     from arachne_opt.grouping import Refusal
+    from arachne_opt.quarantine import Quarantined
 
 
 @click.group()
@@ -35,29 +37,38 @@ def workload() -> None:
 @workload.command()
 @click.argument("manifest", type=FILE)
 @click.option("--buckets", type=FILE, help="Say which clips fit these buckets.")
+@click.option("--files", is_flag=True, help="Read every file to its end, quarantine bad ones.")
 @format_option
-def scan(manifest: Path, buckets: Path | None, form: str) -> int:
-    """Count the clips of a manifest by shape; with --buckets exit 2 when some fit none.
+def scan(manifest: Path, buckets: Path | None, files: bool, form: str) -> int:
+    """Count the clips of a manifest by shape; exit 2 when some fit no bucket or cannot be read.
 
-    Example: arachne workload scan clips.csv --buckets buckets.json
+    With --files a clip whose file is damaged, or is not what the manifest says, goes into a
+    quarantine beside the manifest; training leaves it out.
+
+    Example: arachne workload scan clips.csv --buckets buckets.json --files
     """
     from arachne_opt.manifest import read_manifest
 
     clips = read_manifest(manifest)
+    bad = _bad_files(clips, manifest) if files else ()
+    clips = tuple(clip for clip in clips if clip.id not in {entry.id for entry in bad})
     refused = _refused(clips, buckets)
     shapes = Counter(clip.shape for clip in clips)
     if form == "json":
         body = [{"shape": str(shape), "clips": n} for shape, n in sorted(shapes.items())]
         lost = [{"clip": r.clip_id, "reason": r.reason} for r in refused]
-        emit_json("workload-scan", {"clips": len(clips), "shapes": body, "refused": lost})
+        value = {"clips": len(clips), "shapes": body, "refused": lost}
+        emit_json("workload-scan", {**value, "quarantined": [asdict(entry) for entry in bad]})
     else:
         emit_table(["shape", "clips"], [[shape, n] for shape, n in sorted(shapes.items())])
         tokens = [clip.text_tokens for clip in clips]
-        click.echo(f"{len(clips)} clips, text tokens {min(tokens)} to {max(tokens)}")
+        span = f", text tokens {min(tokens)} to {max(tokens)}" if tokens else ""
+        click.echo(f"{len(clips)} clips{span}")
+    for entry in bad:
+        click.echo(f"quarantined: clip {entry.id}: {entry.reason}", err=True)
     if refused:
         click.echo(refusals(refused), err=True)
-        return 2
-    return 0
+    return 2 if bad or refused else 0
 
 
 @workload.command()
@@ -145,6 +156,24 @@ def generate(clips: int, preset: str, seed: int, out: Path) -> None:
     made = generate_clips(preset, count=clips, seed=seed)
     write_manifest(made, out)
     click.echo(f"{len(made)} clips of preset {preset} written to {out}", err=True)
+
+
+def _bad_files(clips: tuple[Clip, ...], manifest: Path) -> tuple[Quarantined, ...]:
+    """Reads all files; keeps bad ones in the quarantine."""
+    from arachne_opt.cli.progress import ProgressLine
+    from arachne_opt.executor.file_scan import scan_files
+    from arachne_opt.quarantine import add_to_quarantine, quarantine_path
+
+    line = ProgressLine()
+    try:
+        bad = scan_files(clips, lambda done: line.show(f"read {done}/{len(clips)} files"))
+    finally:
+        line.clear()
+    if bad:
+        file = quarantine_path(manifest)
+        new = add_to_quarantine(file, bad)
+        click.echo(f"{new} clips added to {file}", err=True)
+    return bad
 
 
 def _refused(clips: tuple[Clip, ...], buckets: Path | None) -> tuple[Refusal, ...]:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from arachne_opt.errors import InputError
+from arachne_opt.executor.model_config import ModelChoice
 from arachne_opt.executor.pixel_files import check_files
 from arachne_opt.executor.pixels import load_pixels
 from arachne_opt.workload import Clip, MicroBatch, Shape
@@ -57,12 +58,12 @@ def test_frames_that_do_not_fit_are_named(tmp_path, frames, message):
 
 
 def test_files_are_checked_before_a_run(tmp_path):
-    video, missing, broken = (tmp_path / name for name in ("v.mp4", "no.npy", "bad.npy"))
+    video, missing, broken = (tmp_path / name for name in ("v.txt", "no.npy", "bad.npy"))
     broken.write_bytes(b"not numpy")
     for path, message in ((video, "cannot read frames from"), (missing, "does not exist")):
         batch = MicroBatch(id="b", shape=SHAPE, clips=(clip(path),))
         with pytest.raises(InputError, match=message) as caught:
-            check_files((batch,))
+            check_files((batch,), ModelChoice(preset="toy").config())
         assert caught.value.where == "clip c7"
         assert str(path) in caught.value.what
     with pytest.raises(InputError, match="cannot read"):
