@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arachne_opt.canonical import digest
 from arachne_opt.errors import DisagreementError, InfeasibleError, NoPlanError
+from arachne_opt.kept_plans import WaitCallback, one_at_a_time, sound_plan
 from arachne_opt.pipeline.closed_form import price_plan
 from arachne_opt.pipeline.plan import PipelinePlan
 from arachne_opt.pipeline.plan_json import plan_from_json, plan_to_json
@@ -20,6 +19,7 @@ from arachne_opt.records import PlanRecord
 from arachne_opt.service import DEFAULT_SOLVER, content
 from arachne_opt.solvers.base import Limits, Status, StopCheck
 from arachne_opt.units import US_PER_S, us_from_seconds
+from arachne_opt.warm_starts import Start, pipeline_start
 
 if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
@@ -34,6 +34,7 @@ class PipelineAnswer:
         cached: the plan was found, not solved for.
         lookup_s: time of the look-up in the database, 0 without one.
         result: what the solver said, None for a cached plan.
+        warm_from: id of the stored plan that the search began with, empty for none.
     """
 
     problem: PipelineProblem
@@ -43,6 +44,7 @@ class PipelineAnswer:
     cached: bool
     lookup_s: float
     result: PipelineResult | None = None
+    warm_from: str = ""
 
 
 class PipelineService:
@@ -61,10 +63,17 @@ class PipelineService:
         on_progress: PipelineCallback | None = None,
         should_stop: StopCheck | None = None,
         start_plan: PipelinePlan | None = None,
+        warm_start: str | None = None,
+        on_wait: WaitCallback | None = None,
     ) -> PipelineAnswer:
         """A checked, priced and simulated plan, from the database where a good one is kept.
 
+        The search begins with the plan that ``warm_start`` names, else with a kept one that is not
+        good enough, else with ``start_plan``, else with what the nearest stored problem suggests.
+        An equal request that another process is solving is waited for.
+
         Raises:
+            InputError: ``warm_start`` names no plan, or one that is of no use here.
             InfeasibleError: no plan exists; names what binds.
             NoPlanError: the limit passed before a plan was found.
             DisagreementError: checker, price or simulator disagree with the solver.
@@ -73,43 +82,56 @@ class PipelineService:
         fingerprint = problem.fingerprint()
         if use_cache and (answer := self._look_up(problem, fingerprint, limits, solver)):
             return answer
-        with self._single_flight(fingerprint, limits):
+        # Who takes no kept plan gains nothing from waiting for one.
+        store = self._store if use_cache else None
+        with one_at_a_time(store, fingerprint, limits, on_wait, should_stop):
             # Somebody else may have solved it while this process waited.
             if use_cache and (answer := self._look_up(problem, fingerprint, limits, solver)):
                 return answer
-            result = _solve(problem, limits, solver, on_progress, should_stop, start_plan)
-            return self._keep(problem, fingerprint, limits, result)
+            start = self._start(problem, fingerprint, use_cache, start_plan, warm_start)
+            plan = start.plan if start else None
+            result = _solve(problem, limits, solver, on_progress, should_stop, plan)
+            answer = self._keep(problem, fingerprint, limits, result)
+        return dataclasses.replace(answer, warm_from=start.source if start else "")
 
     def _look_up(
         self, problem: PipelineProblem, fingerprint: str, limits: Limits, solver: str
     ) -> PipelineAnswer | None:
-        if self._store is None:
+        kept = sound_plan(
+            self._store,
+            fingerprint,
+            lambda record: _checked(record, problem),
+            lambda record: content(record, limits, solver),
+        )
+        if kept is None:
             return None
-        begin = time.perf_counter()
-        record = self._store.find_plan(fingerprint)
-        lookup_s = time.perf_counter() - begin
-        if record is None or not content(record, limits, solver):
-            return None
-        plan = pipeline_plan_of_record(record, problem)
-        price_s = price_plan(problem, plan).iteration_s
-        if us_from_seconds(price_s) != record.objective_us:
-            what = f"stored with {record.objective_us} us, the tables say {price_s} s"
-            raise DisagreementError(what, where=f"plan {record.id}")
+        plan, verdict = kept.plan
         return PipelineAnswer(
             problem=problem,
             plan=plan,
-            verdict=verify(problem, plan, price_s),
-            record=record,
+            verdict=verdict,
+            record=kept.record,
             cached=True,
-            lookup_s=lookup_s,
+            lookup_s=kept.lookup_s,
         )
 
-    def _single_flight(self, fingerprint: str, limits: Limits) -> AbstractContextManager[object]:
-        if self._store is None:
-            return nullcontext()
-        from arachne_opt.db.locks import single_flight
-
-        return single_flight(self._store, fingerprint, timeout_s=10 * limits.time_limit_s + 60)
+    def _start(
+        self,
+        problem: PipelineProblem,
+        fingerprint: str,
+        use_cache: bool,
+        start_plan: PipelinePlan | None,
+        warm_start: str | None,
+    ) -> Start[PipelinePlan] | None:
+        if warm_start is not None and self._store is not None:
+            return pipeline_start(self._store, problem, warm_start)
+        if use_cache:
+            kept = sound_plan(self._store, fingerprint, lambda r: _checked(r, problem))
+            if kept is not None:
+                return Start(plan=kept.plan[0], source=kept.record.id)
+        if start_plan is not None:
+            return Start(plan=start_plan, source="")
+        return pipeline_start(self._store, problem) if use_cache and self._store else None
 
     def _keep(
         self, problem: PipelineProblem, fingerprint: str, limits: Limits, result: PipelineResult
@@ -128,6 +150,21 @@ class PipelineService:
             lookup_s=0.0,
             result=result,
         )
+
+
+def _checked(record: PlanRecord, problem: PipelineProblem) -> tuple[PipelinePlan, Verdict]:
+    """A stored plan with its verdict.
+
+    Raises:
+        InputError: it cannot be read.
+        DisagreementError: it is illegal, or its price is not the one that is stored.
+    """
+    plan = pipeline_plan_of_record(record, problem)
+    price_s = price_plan(problem, plan).iteration_s
+    if us_from_seconds(price_s) != record.objective_us:
+        what = f"stored with {record.objective_us} us, the tables say {price_s} s"
+        raise DisagreementError(what, where=f"plan {record.id}")
+    return plan, verify(problem, plan, price_s)
 
 
 def pipeline_plan_of_record(

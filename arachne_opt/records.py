@@ -22,6 +22,8 @@ class PlanRecord:
         time_limit_s: search time that was granted; decides whether a later request is content.
         id: given by the database, empty before.
         created_at: ISO 8601 in UTC, given by the database.
+        stale: prices were replaced by a newer version since; told by the database.
+        quarantine: why the plan is not used, None for a sound one; told by the database.
     """
 
     kind: str
@@ -43,6 +45,8 @@ class PlanRecord:
     versions: Mapping[str, str] = field(default_factory=dict)
     id: str = ""
     created_at: str = ""
+    stale: bool = False
+    quarantine: str | None = None
 
     @property
     def gap(self) -> float | None:
@@ -71,6 +75,8 @@ class PlanSummary:
     wall_s: float
     time_limit_s: float
     verdict: str
+    stale: bool = False
+    quarantine: str | None = None
 
     @property
     def gap(self) -> float | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,10 @@ from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.problem_json import problem_from_json, problem_to_json
 from arachne_opt.cascade.verify import verify
 from arachne_opt.errors import InfeasibleError, NoPlanError
+from arachne_opt.kept_plans import Kept, WaitCallback, one_at_a_time, sound_plan
 from arachne_opt.records import PlanRecord
 from arachne_opt.solvers.base import Limits, ProgressCallback, Result, Status, StopCheck
+from arachne_opt.warm_starts import Start, cascade_start
 from arachne_opt.workload import Iteration
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ class Answer:
         cached: the plan was found, not solved for.
         lookup_s: time of the look-up in the database, 0 without one.
         interrupted: the search was ended by the user; the plan is the best so far.
+        warm_from: id of the stored plan that the search began with, empty for none.
     """
 
     problem: CascadeProblem
@@ -41,6 +45,7 @@ class Answer:
     cached: bool
     lookup_s: float
     interrupted: bool = False
+    warm_from: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +85,19 @@ class PlanService:
         on_progress: ProgressCallback | None = None,
         should_stop: StopCheck | None = None,
         start_plan: CascadePlan | None = None,
+        warm_start: str | None = None,
+        on_wait: WaitCallback | None = None,
     ) -> Answer:
         """A checked and simulated plan, from the database where a good enough one is kept.
 
         A kept plan is good enough when it is proven optimal, when its gap is within the asked
         one, or when the same solver already had at least this much time for it. The search begins
-        with a kept plan that is not good enough, else with ``start_plan``.
+        with the plan that ``warm_start`` names, else with a kept one that is not good enough, else
+        with ``start_plan``, else with what the nearest stored problem suggests. An equal request
+        that another process is solving is waited for.
 
         Raises:
+            InputError: ``warm_start`` names no plan, or one that is of no use here.
             InfeasibleError: no plan exists.
             NoPlanError: the limit passed before a plan was found.
             DisagreementError: the plan found does not pass the checker and the simulator.
@@ -96,13 +106,15 @@ class PlanService:
         fingerprint = problem.fingerprint()
         if use_cache and (answer := self._look_up(problem, fingerprint, limits, solver)):
             return answer
-        with self._single_flight(fingerprint, limits):
+        with self._alone(fingerprint, limits, use_cache, on_wait, should_stop):
             # Somebody else may have solved it while this process waited.
             if use_cache and (answer := self._look_up(problem, fingerprint, limits, solver)):
                 return answer
-            start = (use_cache and self._start_plan(problem, fingerprint)) or start_plan
-            result = _solve(problem, limits, solver, on_progress, should_stop, start)
-            return self._keep(problem, fingerprint, limits, _proven_plan(problem, result))
+            start = self._start(problem, fingerprint, use_cache, start_plan, warm_start)
+            plan = start.plan if start else None
+            result = _solve(problem, limits, solver, on_progress, should_stop, plan)
+            answer = self._keep(problem, fingerprint, limits, _proven_plan(problem, result))
+        return dataclasses.replace(answer, warm_from=start.source if start else "")
 
     def plan_batching(
         self,
@@ -183,27 +195,60 @@ class PlanService:
     def _look_up(
         self, problem: CascadeProblem, fingerprint: str, limits: Limits, solver: str
     ) -> Answer | None:
-        if self._store is None:
+        kept = self._kept(problem, fingerprint, lambda r: content(r, limits, solver))
+        if kept is None:
             return None
-        begin = time.perf_counter()
-        record = self._store.find_plan(fingerprint)
-        lookup_s = time.perf_counter() - begin
-        if record is None or not content(record, limits, solver):
-            return None
-        plan = plan_of_record(record, problem)
-        verify(problem, plan, record.objective_us)
-        return Answer(problem=problem, plan=plan, record=record, cached=True, lookup_s=lookup_s)
+        return Answer(
+            problem=problem,
+            plan=kept.plan,
+            record=kept.record,
+            cached=True,
+            lookup_s=kept.lookup_s,
+        )
 
-    def _start_plan(self, problem: CascadeProblem, fingerprint: str) -> CascadePlan | None:
-        record = self._store.find_plan(fingerprint) if self._store else None
-        return plan_of_record(record, problem) if record else None
+    def _kept(
+        self,
+        problem: CascadeProblem,
+        fingerprint: str,
+        wanted: Callable[[PlanRecord], bool] | None = None,
+    ) -> Kept[CascadePlan] | None:
+        """The best stored plan, checked and simulated, in the problem's numbering."""
 
-    def _single_flight(self, fingerprint: str, limits: Limits) -> AbstractContextManager[object]:
-        if self._store is None:
-            return nullcontext()
-        from arachne_opt.db.locks import single_flight
+        def read(record: PlanRecord) -> CascadePlan:
+            plan = plan_of_record(record, problem)
+            verify(problem, plan, record.objective_us)
+            return plan
 
-        return single_flight(self._store, fingerprint, timeout_s=10 * limits.time_limit_s + 60)
+        return sound_plan(self._store, fingerprint, read, wanted)
+
+    def _start(
+        self,
+        problem: CascadeProblem,
+        fingerprint: str,
+        use_cache: bool,
+        start_plan: CascadePlan | None,
+        warm_start: str | None,
+    ) -> Start[CascadePlan] | None:
+        if warm_start is not None and self._store is not None:
+            return cascade_start(self._store, problem, warm_start)
+        kept = self._kept(problem, fingerprint) if use_cache else None
+        if kept is not None:
+            return Start(plan=kept.plan, source=kept.record.id)
+        if start_plan is not None:
+            return Start(plan=start_plan, source="")
+        return cascade_start(self._store, problem) if use_cache and self._store else None
+
+    def _alone(
+        self,
+        fingerprint: str,
+        limits: Limits,
+        use_cache: bool,
+        on_wait: WaitCallback | None,
+        should_stop: StopCheck | None,
+    ) -> AbstractContextManager[object]:
+        # Who takes no kept plan gains nothing from waiting for one.
+        store = self._store if use_cache else None
+        return one_at_a_time(store, fingerprint, limits, on_wait, should_stop)
 
     def _keep(
         self, problem: CascadeProblem, fingerprint: str, limits: Limits, result: _Solved

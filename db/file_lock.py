@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from arachne_opt.db.patience import Patience
 from arachne_opt.errors import StoreError
 
 _POLL_S = 0.02
 
 
 @contextmanager
-def file_lock(
-    database: Path, name: str, timeout_s: float, on_wait: Callable[[], None] | None = None
-) -> Iterator[bool]:
-    """Holds the lock of a name inside the block; yields False if the time passed first.
+def file_lock(database: Path, name: str, patience: Patience) -> Iterator[bool]:
+    """Holds the lock of a name inside the block; yields False if the patience ended first.
 
-    The lock of a process that dies is free at once. ``on_wait`` is called once if it is taken.
+    The lock of a process that dies is free at once.
 
     Raises:
         StoreError: the folder of the database cannot be written.
@@ -28,7 +27,7 @@ def file_lock(
     try:
         folder.mkdir(exist_ok=True)
         lock = FileLock(folder / f"{name}.lock")
-        held = _acquire(lock, timeout_s, on_wait)
+        held = patience.until(lambda: _acquired(lock), _POLL_S)
     except OSError as error:
         raise StoreError(f"cannot lock in {folder}: {error}", where=str(database)) from error
     try:
@@ -40,16 +39,9 @@ def file_lock(
             lock.release()
 
 
-def _acquire(lock: FileLock, timeout_s: float, on_wait: Callable[[], None] | None) -> bool:
+def _acquired(lock: FileLock) -> bool:
     try:
         lock.acquire(timeout=0)
-    except Timeout:
-        if on_wait is not None:
-            on_wait()
-    else:
-        return True
-    try:
-        lock.acquire(timeout=timeout_s, poll_interval=_POLL_S)
     except Timeout:
         return False
     return True

@@ -12,11 +12,13 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import event
 
+from arachne_opt.db import feature_rows
 from arachne_opt.db.engine import WAIT_S, Database, open_database
 from arachne_opt.db.failures import store_errors
 from arachne_opt.db.file_lock import file_lock
 from arachne_opt.db.health import Health, examine
 from arachne_opt.db.location import Location, locate
+from arachne_opt.db.patience import Patience
 from arachne_opt.db.schema import HEAD, State, read_schema, refuse_unknown, require_current
 from arachne_opt.errors import StoreError
 
@@ -56,6 +58,7 @@ def upgrade(url: str) -> str:
         refuse_unknown(schema, location)
         if schema.state is not State.CURRENT:
             _run_migrations(database)
+        feature_rows.fill(database)
     return HEAD
 
 
@@ -129,7 +132,7 @@ def _only_upgrade(database: Database) -> Iterator[None]:
     if path is None:
         yield
         return
-    with file_lock(path, "upgrade", WAIT_S) as alone:
+    with file_lock(path, "upgrade", Patience(timeout_s=WAIT_S)) as alone:
         if not alone:
             what = f"another upgrade has not ended in {WAIT_S:.0f} s"
             raise StoreError(what, where=database.location.label)

@@ -98,6 +98,9 @@ COST_MODELS = Table(
     Column("holdout_error", Double),
     Column("description", JSON),
     _created_at(),
+    # What versions of one cost model have in common; the newest makes plans of the others stale.
+    Column("lineage", Text),
+    Index(None, "lineage", "created_at"),
 )
 
 PROBLEMS = Table(
@@ -110,6 +113,22 @@ PROBLEMS = Table(
     _reference("cost_model_id", "cost_models"),
     _created_at(),
     CheckConstraint("kind in ('cascade', 'pipeline')", name="kind"),
+)
+
+# What near problems are found by: see arachne_opt.nearness.
+PROBLEM_FEATURES = Table(
+    "problem_features",
+    METADATA,
+    Column(
+        "problem_id", String(16), ForeignKey("problems.id", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("family", String(64), nullable=False),
+    Column("cluster_kinds", String(64), nullable=False),
+    Column("devices", Integer, nullable=False),
+    Column("work", BigInteger, nullable=False),
+    Column("detail", JSON, nullable=False),
+    Index(None, "family", "cluster_kinds", "devices", "work"),
+    Index(None, "family", "devices", "work"),
 )
 
 PLANS = Table(
@@ -129,11 +148,14 @@ PLANS = Table(
     Column("verdict", String(16), nullable=False),
     Column("versions", JSON, nullable=False),
     _created_at(),
+    # Why the plan is not to be used, such as a payload that is damaged.
+    Column("quarantine", Text),
     CheckConstraint("status in ('optimal', 'feasible')", name="status"),
     CheckConstraint("verdict = 'legal'", name="verdict"),
     CheckConstraint("bound_us <= objective_us", name="bound"),
-    # The best plan of a problem, and the newest plans.
+    # The best plan of a problem, the best proof, and the newest plans.
     Index(None, "problem_id", "objective_us", "bound_us"),
+    Index(None, "problem_id", "bound_us"),
     Index(None, "created_at", "id"),
 )
 

@@ -76,8 +76,16 @@ class PlanStore:
         self.close()
 
     def find_plan(self, fingerprint: str) -> PlanRecord | None:
-        """The best plan of a problem: lowest objective, then highest bound, then the oldest."""
-        return self.database.read(lambda c: plan_rows.best_plan(c, fingerprint))
+        """The best plan of a problem: lowest objective, then highest bound, then the oldest.
+
+        Its bound is the highest that any plan of the problem proves. Plans whose payload is
+        damaged go into quarantine.
+        """
+        damaged: dict[str, str] = {}
+        found = self.database.read(lambda c: plan_rows.best_plan(c, fingerprint, damaged))
+        for plan_id, reason in damaged.items() if not self.database.read_only else ():
+            self.quarantine_plan(plan_id, reason)
+        return found
 
     def add_plan(self, record: PlanRecord) -> PlanRecord:
         """The record with the id and time of its storing; earlier plans of the problem stay.

@@ -101,7 +101,7 @@ def _solve(
     if start is None or parts is None or parts.lists:
         _offer_lists(digest, best, clock, limits)
     if parts is not None:
-        Search(digest, best, clock, limits, parts).run()
+        Search(digest, best, clock, limits, parts, start).run()
     return _finish(best, limits, clock, digest, name)
 
 

@@ -82,10 +82,20 @@ class _Found(NamedTuple):
 
 
 class Search:
-    """Improves an incumbent until the clock, the gap or the user ends it."""
+    """Improves an incumbent until the clock, the gap or the user ends it.
+
+    Args:
+        start: a schedule to begin the annealing with, such as one after the plan of a near problem.
+    """
 
     def __init__(
-        self, digest: Digest, best: Incumbent, clock: Clock, limits: Limits, parts: Parts
+        self,
+        digest: Digest,
+        best: Incumbent,
+        clock: Clock,
+        limits: Limits,
+        parts: Parts,
+        start: Schedule | None = None,
     ) -> None:
         self._parts = parts
         self._digest = digest
@@ -94,7 +104,7 @@ class Search:
         self._limits = limits
         self._decoder = FastDecoder(digest)
         self._news: SimpleQueue[_Found] = SimpleQueue()
-        self._starts: list[State] = []
+        self._starts = [] if start is None else [self._decoder.state_of(start)]
         self._annealer = Annealer(self._decoder, limits.seed, self._take_annealed)
         self._neighbourhood = Neighbourhood(self._decoder, limits.seed)
         self._chance = random.Random(limits.seed)

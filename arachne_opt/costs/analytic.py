@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field
 
 from arachne_opt.canonical import digest
+from arachne_opt.cost_version import cost_version
 from arachne_opt.cascade.problem import Option
 from arachne_opt.cluster import Cluster, DeviceType, Link
 from arachne_opt.costs.tail import TailVolume, tail_us
@@ -148,7 +149,9 @@ class AnalyticCostModel:
         """Digest of the model, the rules, the links and the efficiencies."""
         value = {"format": ANALYTIC_FORMAT, **asdict(self)}
         value["networks"] = {name: asdict(net) for name, net in self.networks.items()}
-        return f"analytic:{digest(value)[:16]}"
+        # Other links are another subject, not a newer version.
+        links = digest(value["networks"])[:8]
+        return cost_version("analytic", (self.model.name, links), digest(value))
 
     @property
     def task_names(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from arachne_opt.canonical import digest
+from arachne_opt.cost_version import cost_version
 from arachne_opt.cascade.problem import Option
 from arachne_opt.cluster import Cluster, DeviceType
 from arachne_opt.errors import InputError
@@ -147,7 +148,8 @@ class TableCostModel:
         """Digest of the table."""
         value = cost_table_to_json(self)
         value["rows"] = sorted(value["rows"], key=lambda row: [row[key] for key in _ROW])
-        return f"table:{digest(value)[:16]}"
+        types = sorted({row.device_type for row in self.rows})
+        return cost_version("table", (self.model.name, *types), digest(value))
 
     @cached_property
     def task_names(self) -> tuple[str, ...]:

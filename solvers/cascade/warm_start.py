@@ -1,4 +1,7 @@
-"""A plan made from that of a near problem: equal cascades keep degrees, groups and order."""
+"""A plan made from that of a near problem: equal cascades keep degrees, groups and order.
+
+The cluster may have lost or gained nodes since: a node keeps its work if it is still there.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from arachne_opt.cascade.plan import CascadePlan, Placement
-from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cascade.problem import Cascade, CascadeProblem
+from arachne_opt.cluster import Cluster, Node
 from arachne_opt.solvers.cascade.bounds import Pick
 from arachne_opt.solvers.cascade.digest import Digest, Mode, binding_limits
-from arachne_opt.solvers.cascade.list_schedule import cascade_fronts, decode
+from arachne_opt.solvers.cascade.list_schedule import cascade_fronts, decode, modes_for_deadline
 from arachne_opt.solvers.cascade.placement import best_group
 from arachne_opt.solvers.cascade.schedule import Run, Schedule, in_start_order, left_shift, to_plan
+
+# Deadlines for degrees on a changed cluster, as multiples of the old makespan to scale.
+_STRETCHES = (0.95, 1.0, 1.05, 1.15)
 
 
 class Planned(NamedTuple):
@@ -50,21 +57,59 @@ def nearest(problem: CascadeProblem, known: Iterable[Planned]) -> Planned | None
 
 
 def warm_start(problem: CascadeProblem, near: Planned) -> CascadePlan | None:
-    """A legal plan for a problem after the plan of another on the same cluster.
+    """A legal plan for a problem after the plan of another, on the same or a changed cluster.
 
-    Cascades that both have keep degrees, groups and order. The others are paired by device time
-    and take the degrees where they may, else the cheapest that fit the makespan of the near plan;
-    list scheduling places them. None where a task can run nowhere or the clusters differ.
+    Cascades that both have keep degrees, groups and order, as far as the nodes of a group are
+    still there. The others are paired by device time and take the degrees where they may, else
+    the cheapest that fit the makespan of the near plan; list scheduling places them. None where a
+    task can run nowhere.
     """
-    if near.problem.cluster != problem.cluster or binding_limits(problem):
+    if binding_limits(problem):
         return None
     digest = Digest(problem)
-    wishes = _wishes(digest, near)
+    wishes = _wishes(digest, near, device_map(near.problem.cluster, problem.cluster))
     modes = [wish.mode for wish in wishes]
     ranks = [-wish.start_us for wish in wishes]
     schedules = [_with_groups(digest, wishes), decode(digest, modes, ranks)]
+    if near.problem.cluster != problem.cluster:
+        schedules += _rescaled(digest, near, ranks)
     best = min((in_start_order(digest, schedule) for schedule in schedules), key=lambda s: s.key)
     return to_plan(digest, best)
+
+
+def device_map(before: Cluster, after: Cluster) -> dict[int, int]:
+    """The device of a changed cluster for each device of the old one that is still there.
+
+    Nodes are known by kind and name, else by kind, else by device type and zone.
+    """
+    free = dict(enumerate(after.nodes))
+    lost = dict(enumerate(before.nodes))
+    found: dict[int, int] = {}
+    for key in (_kind_and_name, Node.signature, _type_and_zone):
+        for old, node in list(lost.items()):
+            new = next((n for n, other in free.items() if key(other) == key(node)), None)
+            if new is None:
+                continue
+            del free[new], lost[old]
+            devices = zip(before.devices_of_node(old), after.devices_of_node(new), strict=False)
+            found |= dict(devices)
+    return found
+
+
+def _kind_and_name(node: Node) -> list[object]:
+    return [*node.signature(), node.name]
+
+
+def _type_and_zone(node: Node) -> list[object]:
+    return [node.device_type, node.zone]
+
+
+def _rescaled(digest: Digest, near: Planned, ranks: list[int]) -> list[Schedule]:
+    """List schedules in the old order, with degrees for a makespan of the new cluster's size."""
+    fronts = cascade_fronts(digest)
+    share = near.problem.cluster.device_count / digest.device_count
+    deadlines = [round(near.plan.makespan_us * share * stretch) for stretch in _STRETCHES]
+    return [decode(digest, modes_for_deadline(digest, fronts, d), ranks) for d in deadlines]
 
 
 def _multiset(problem: CascadeProblem) -> Counter[tuple[object, ...]]:
@@ -76,8 +121,8 @@ def _area_us(problem: CascadeProblem) -> int:
     return sum(min(o.area_us for o in task.options) for _, _, task in problem.tasks())
 
 
-def _wishes(digest: Digest, near: Planned) -> list[_Wish]:
-    """A wish per task of the digest."""
+def _wishes(digest: Digest, near: Planned, devices: Mapping[int, int]) -> list[_Wish]:
+    """A wish per task of the digest; ``devices`` are the new ones of the near problem's."""
     makespan_us = near.plan.makespan_us
     placements = {(p.cascade, p.task): p for p in near.plan.placements}
     fronts = cascade_fronts(digest)
@@ -91,26 +136,34 @@ def _wishes(digest: Digest, near: Planned) -> list[_Wish]:
             placement = placements.get((other, task)) if other is not None else None
             start_us = max(0, makespan_us - left_us)
             left_us = max(0, left_us - usual.least_us)
-            wishes.append(_wish(digest, index, placement, cascade in exact, usual, start_us))
+            wish = None
+            if placement is not None:
+                start_us = placement.start_us
+                kind = near.problem.cluster.devices[placement.devices[0]].device_type.name
+                group = _group(placement, devices) if cascade in exact else None
+                wish = _wish(digest, index, placement, kind, group)
+            wishes.append(wish or _Wish(usual, None, start_us))
     return wishes
+
+
+def _group(placement: Placement, devices: Mapping[int, int]) -> tuple[int, ...] | None:
+    """The devices of a placement on the new cluster, None where one is gone."""
+    moved = [devices[d] for d in placement.devices if d in devices]
+    return tuple(sorted(moved)) if len(moved) == placement.degree else None
 
 
 def _wish(
     digest: Digest,
     index: int,
-    placement: Placement | None,
-    same: bool,
-    usual: Mode,
-    start_us: int,
-) -> _Wish:
-    if placement is None:
-        return _Wish(usual, None, start_us)
-    kind = digest.kind_of[placement.devices[0]]
-    mode = digest.tasks[index].mode(placement.degree, kind)
-    if mode is None:
-        return _Wish(usual, None, placement.start_us)
-    devices = tuple(sorted(placement.devices)) if same else None
-    return _Wish(mode, devices, placement.start_us)
+    placement: Placement,
+    kind: str,
+    group: tuple[int, ...] | None,
+) -> _Wish | None:
+    """To run a task as it ran; None where its degree or device type is not to be had."""
+    if kind not in digest.kind_names:
+        return None
+    mode = digest.tasks[index].mode(placement.degree, digest.kind_names.index(kind))
+    return None if mode is None else _Wish(mode, group, placement.start_us)
 
 
 def _cheapest(front: list[Pick], deadline_us: int) -> Pick:
@@ -122,19 +175,29 @@ def _pairs(
     problem: CascadeProblem, near: CascadeProblem
 ) -> tuple[Mapping[int, int], Mapping[int, int]]:
     """For cascades of a problem those of a near one: equal ones, and others of like size."""
+    # A smaller cluster lacks the options that are wider than it is.
+    widest = min(problem.cluster.device_count, near.cluster.device_count)
     free: dict[tuple[object, ...], list[int]] = {}
     for number, cascade in enumerate(near.cascades):
-        free.setdefault(cascade.tasks, []).append(number)
+        free.setdefault(_narrowed(cascade, widest), []).append(number)
     exact = {
-        number: free[cascade.tasks].pop(0)
-        for number, cascade in enumerate(problem.cascades)
-        if free.get(cascade.tasks)
+        number: free[key].pop(0)
+        for number, key in enumerate(_narrowed(c, widest) for c in problem.cascades)
+        if free.get(key)
     }
     rest = [number for number in range(len(problem.cascades)) if number not in exact]
     spare = [number for row in free.values() for number in row]
     rest.sort(key=lambda c: (-_least_us(problem, c), c))
     spare.sort(key=lambda c: (-_least_us(near, c), c))
     return exact, dict(zip(rest, spare, strict=False))
+
+
+def _narrowed(cascade: Cascade, widest: int) -> tuple[object, ...]:
+    """The tasks of a cascade with the options up to a degree."""
+    return tuple(
+        (t.name, t.predecessors, t.input_bytes, tuple(o for o in t.options if o.degree <= widest))
+        for t in cascade.tasks
+    )
 
 
 def _least_us(problem: CascadeProblem, cascade: int) -> int:

@@ -15,23 +15,35 @@ from tests.db.builders import plan_record
 
 def test_a_free_key_is_given_at_once_and_again(store: PlanStore) -> None:
     for _ in range(3):
-        with single_flight(store, "k", 0, on_wait=lambda: pytest.fail("waited")) as alone:
+        with single_flight(store, "k", 0, on_wait=lambda _: pytest.fail("waited")) as alone:
             assert alone
 
 
-def test_a_taken_key_is_refused_after_the_time_and_told_once(store: PlanStore, url: str) -> None:
-    told: list[bool] = []
+def test_a_taken_key_is_refused_after_the_time_and_told_meanwhile(
+    store: PlanStore, url: str
+) -> None:
+    told: list[float] = []
     with PlanStore.open(url) as other, single_flight(store, "k", 1):
         before = time.monotonic()
-        with single_flight(other, "k", 0.3, on_wait=lambda: told.append(True)) as alone:
+        with single_flight(other, "k", 0.3, on_wait=told.append) as alone:
             assert not alone
         assert 0.25 < time.monotonic() - before < 5
         # Who did not get the key must not take it from who has it.
         with single_flight(other, "k", 0) as alone:
             assert not alone
-    assert told == [True]
+    assert len(told) >= 2
+    assert told == sorted(told)
+    assert told[-1] < 0.3
     with single_flight(store, "k", 0) as alone:
         assert alone
+
+
+def test_waiting_ends_as_soon_as_somebody_asks_for_it(store: PlanStore, url: str) -> None:
+    with PlanStore.open(url) as other, single_flight(store, "k", 1):
+        before = time.monotonic()
+        with single_flight(other, "k", 60, should_stop=lambda: True) as alone:
+            assert not alone
+        assert time.monotonic() - before < 5
 
 
 def test_other_keys_are_free(store: PlanStore) -> None:

@@ -85,7 +85,9 @@ def solve(url: str, key: str, seconds: str) -> None:
     """Does what a solving command does: look up, or solve alone; prints which."""
     with PlanStore.open(url) as store:
         say("ready")
-        with single_flight(store, key, 60, on_wait=lambda: say("waits")) as alone:
+        once = itertools.count()
+        wait = lambda _: None if next(once) else say("waits")  # noqa: E731  # says it once
+        with single_flight(store, key, 60, on_wait=wait) as alone:
             assert alone
             say("alone")
             if store.find_plan(fingerprint(key)) is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from arachne_opt.canonical import digest
+from arachne_opt.cost_version import cost_version
 from arachne_opt.cluster import Cluster
 from arachne_opt.costs.pipeline.analytic import constant_curve
 from arachne_opt.costs.pipeline.estimates import with_estimates
@@ -66,7 +67,11 @@ def build_problem(
         tables=_tables(profiles, cluster),
         memory=memory,
         options=choices,
-        cost_version=digest([profiles.version, memory.name]),
+        cost_version=cost_version(
+            "profiles",
+            (profiles.model.name, memory.name, *sorted(profiles.device_types)),
+            digest([profiles.version, memory.name]),
+        ),
         notes=profiles.notes,
     )
 
