@@ -259,6 +259,7 @@ def _wan(
     return ModelSpec(
         name=name,
         family="wan",
+        rotary=True,
         patch=(1, 2, 2),
         in_channels=vae.latent_channels + more,
         out_channels=vae.latent_channels,

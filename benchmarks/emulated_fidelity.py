@@ -36,9 +36,8 @@ def main() -> None:
     instances = read_instances(options.instances, allow_estimates=True, only=options.only)
     print(f"emulated; {os.cpu_count()} cores, {platform.machine()}, seed {options.seed},", end=" ")
     print(f"plans of {options.time_limit:g} s, median of {options.repeats}")
-    print(
-        "instance        ranks  tasks   planned  measured   ratio  overhead of a task (median, 95 %)"
-    )
+    head = "instance        ranks  tasks   planned  measured   ratio"
+    print(f"{head}  overhead of a task (median, 95 %)")
     for instance in instances:
         rows = rehearse(instance, options)
         show(instance, rows)

@@ -86,7 +86,7 @@ def split_carried(carried_BnP: Tensor, config: ModelConfig) -> tuple[Tensor, Ten
     """Latents of tokens, and those of the first frame where the model starts from an image."""
     if not config.from_image:
         return carried_BnP, None
-    by_channel = carried_BnP.unflatten(-1, (-1, config.carried_channels))
+    by_channel = carried_BnP.view(*carried_BnP.shape[:2], -1, config.carried_channels)
     clean, first = by_channel.chunk(2, dim=-1)
     return clean.flatten(-2), first.flatten(-2)
 

@@ -10,7 +10,7 @@ from typing import Any
 from arachne_opt.errors import InputError
 from arachne_opt.executor.model_config import ModelConfig
 
-_TILE = {"tile": 256, "tile_stride": 192}
+_TILE: dict[str, Any] = {"tile": 256, "tile_stride": 192}
 
 
 def folder_config(folder: Path) -> ModelConfig:

@@ -73,7 +73,7 @@ class SampleReader:
             names = [name for name in ("text", *config.extras) if name in file.keys()]  # noqa: SIM118 - no mapping
             return {name: file.get_tensor(name).float() for name in names}
 
-        found = _opened(request.clip, pick)
+        found: dict[str, Tensor] = _opened(request.clip, pick)
         for name, value in found.items():
             size = tuple(value.shape)
             wanted = config.extras.get(name, (len(value), config.text_dim))

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from arachne_opt.errors import RunError
-from arachne_opt.executor.model_config import ModelConfig
+from arachne_opt.executor.model_config import ModelChoice, ModelConfig
 from arachne_opt.executor.sequence_parallel import Window, active_window
 from arachne_opt.workload import Shape
 
@@ -65,6 +65,10 @@ class VideoAdapter(ABC):
     vae: nn.Module
     transformer: nn.Module
     device: torch.device
+
+    def __init__(self, choice: ModelChoice, device: torch.device) -> None:
+        """Sets sizes and device; a subclass makes its modules, the same on every rank."""
+        self.config, self.device = choice.config(), device
 
     @abstractmethod
     def encode(self, pixels_BCFHW: Tensor) -> Tensor:

@@ -33,12 +33,16 @@ class DiffusersAdapter(VideoAdapter):
 
     vae_class: ClassVar[str]
     transformer_class: ClassVar[str]
+    # Classes of an optional package.
+    vae: Any
+    transformer: Any
 
     def __init__(self, choice: ModelChoice, device: torch.device) -> None:
-        self.config, self.device = choice.config(), device
+        super().__init__(choice, device)
         vae, transformer = self._load(choice) if choice.checkpoint else self._random(choice)
-        self.vae: Any = vae.requires_grad_(False).eval().to(device)
-        self.transformer: Any = transformer.to(device)
+        self.vae = vae.requires_grad_(False).eval().to(device)
+        self.transformer = transformer.to(device)
+        self._whole = 0
         self._predicted: Tensor | None = None
         self.transformer.proj_out.register_forward_hook(self._hand_over)
         self._install()
@@ -116,21 +120,21 @@ def keep_own(
 
     diffusers passes them by place or, without checkpointing, by name.
     """
-    parts = {"hidden_states": lambda x: x[:, own_tokens()]}
-    if joint:
-        parts["encoder_hidden_states"] = lambda x: x[:, own_text(x.shape[1])]
-    kept = list(args)
-    for place, (name, keep) in enumerate(parts.items()):
+    kept, named = list(args), dict(kwargs)
+    for place, name in enumerate(("hidden_states", "encoder_hidden_states")[: 1 + joint]):
+        whole = kept[place] if place < len(kept) else named[name]
+        own = whole[:, own_text(whole.shape[1]) if place else own_tokens()]
         if place < len(kept):
-            kept[place] = keep(kept[place])
+            kept[place] = own
         else:
-            kwargs = {**kwargs, name: keep(kwargs[name])}
-    return tuple(kept), kwargs
+            named[name] = own
+    return tuple(kept), named
 
 
 def channels_last(tokens_BnP: Tensor, channels: int) -> Tensor:
     """Values of each token with the channel last, from a model that puts it first."""
-    return tokens_BnP.unflatten(-1, (channels, -1)).transpose(-1, -2).flatten(-2)
+    by_channel = tokens_BnP.view(*tokens_BnP.shape[:2], channels, -1)
+    return by_channel.transpose(-1, -2).flatten(-2)
 
 
 def kl_vae_arguments(config: ModelConfig, kind: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ class EmulatedAdapter(VideoAdapter):
     """Stands in for a model while its plan is rehearsed."""
 
     def __init__(self, choice: ModelChoice, device: torch.device) -> None:
-        self.config, self.device = choice.config(), device
+        super().__init__(choice, device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(choice.seed)
             self.transformer = nn.Linear(_WIDTH, _WIDTH).to(device)

@@ -33,8 +33,9 @@ class HunyuanVideoAdapter(DiffusersAdapter):
     @torch.no_grad()
     def encode(self, pixels_BCFHW: Tensor) -> Tensor:
         """Latents in the transformer's scale: the mode, so that nothing is random."""
-        latents: Tensor = self.vae.encode(pixels_BCFHW).latent_dist.mode()
-        return latents * self.vae.config.scaling_factor
+        latents = self.vae.encode(pixels_BCFHW).latent_dist.mode()
+        scaled: Tensor = latents * self.vae.config.scaling_factor
+        return scaled
 
     def predict(self, noisy_BnP: Tensor, batch: DenoiseBatch) -> Tensor:
         """Predicted velocity of this rank's tokens."""

@@ -18,12 +18,13 @@ class ToyAdapter(VideoAdapter):
     """A convolution that turns 4 frames of 8 by 8 pixels into a latent, and a transformer."""
 
     def __init__(self, choice: ModelChoice, device: torch.device) -> None:
-        config = choice.config()
+        super().__init__(choice, device)
+        config = self.config
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(choice.seed)
             self.vae = _encoder(config).requires_grad_(False).eval().to(device)
-            self.transformer = ToyTransformer(config).to(device)
-        self.config, self.device = config, device
+            self._toy = ToyTransformer(config).to(device)
+        self.transformer = self._toy
 
     @torch.no_grad()
     def encode(self, pixels_BCFHW: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ class ToyAdapter(VideoAdapter):
 
     def set_checkpointing(self, enabled: bool) -> None:
         """Computes the blocks again in the backward pass, or no longer."""
-        self.transformer.checkpointing = enabled
+        self._toy.checkpointing = enabled
 
 
 class ToyTransformer(nn.Module):

@@ -66,7 +66,7 @@ class WanAdapter(DiffusersAdapter):
         places = torch.arange(whole, device=self.device)[self.window(batch.shape).own]
         marked = (places < whole // config.grid(batch.shape)[0]).to(noisy_BnP.dtype)
         parts = [
-            x.unflatten(-1, (-1, config.latent_channels)) for x in (noisy_BnP, batch.first_frame)
+            x.view(*x.shape[:2], -1, config.latent_channels) for x in (noisy_BnP, batch.first_frame)
         ]
         size = (*parts[0].shape[:-1], config.temporal_factor)
         mask = marked.view(1, -1, 1, 1).expand(size)

@@ -38,7 +38,7 @@ def flow(clean: Tensor, noise: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """``encode`` gives what an encode task hands over; ``predict`` what is compared with a target."""
+    """What an encode task hands over (``encode``) and what the loss compares with its target."""
 
     module: nn.Module
     encode: Callable[[Tensor], Tensor]

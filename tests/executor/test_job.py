@@ -134,8 +134,10 @@ def test_time_outs_follow_the_planned_duration():
 def test_an_unknown_model_or_size_is_refused():
     with pytest.raises(InputError, match="did you mean 'tiny-wan'"):
         ModelChoice(preset="tiny-wam")
-    with pytest.raises(InputError, match="cannot run models of the family 'hunyuan_video'"):
-        ModelChoice(preset="hunyuanvideo-13b")
+    with pytest.raises(InputError, match="cannot run models of the family 'mochi'"):
+        replace(ModelChoice(preset="toy").config(), family="mochi")
+    with pytest.raises(InputError, match="3 text tokens cannot be shared by up to 4 ranks"):
+        ModelChoice(preset="tiny-cogvideox", overrides={"text_length": 3})
     with pytest.raises(InputError, match="did you mean 'layers'"):
         ModelChoice(preset="toy", overrides={"layer": 3})
 

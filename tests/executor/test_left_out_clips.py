@@ -37,7 +37,7 @@ def job_with_bad_clip(folder, **fields):
 def test_the_others_share_the_weight_of_a_clip_that_cannot_be_read(tmp_path, rule):
     job = job_with_bad_clip(tmp_path, weight_rule=rule, epochs=2, learning_rate=1e-3)
     ranks = run_ranks(rank_tasks.train, 2, [job])
-    losses, gradients, parameters, report, _ = ranks[0][0]
+    losses, gradients, _, report, _ = ranks[0][0]
     with torch.random.fork_rng():
         wanted = reference.train(job, left_out={"bad"})
     assert losses == pytest.approx(wanted[0], rel=1e-6)
@@ -107,7 +107,7 @@ def test_a_rank_reads_only_the_latent_frames_of_its_tokens(tmp_path):
         (
             {"text": torch.zeros(5, 3)},
             "embeddings",
-            r"'text' is \(5, 3\), the model takes \(5, 16\)",
+            r"'text' is \(5, 3\), .* takes \(5, 16\)",
         ),
     ],
 )

@@ -6,12 +6,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.executor.job import ReplayIteration
 from arachne_opt.executor.seeds import clip_pixels, generator
 from arachne_opt.workload import Iteration
 from tests.executor import rank_tasks, reference
-from tests.executor.jobs import iteration_of, job_of, mixed_iterations
+from tests.executor.jobs import job_of, mixed_iterations
 from tests.executor.ranks import run_ranks
 from tests.executor.reference_models import MODELS
 
@@ -111,7 +110,7 @@ def replays(jobs):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("source", ("encode", "cached"))
+@pytest.mark.parametrize("source", ["encode", "cached"])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_loss_and_gradients_equal_those_of_one_process(jobs, replays, preset, source, rule):
     losses, gradients, parameters, report, _ = replays[preset, source, rule]
