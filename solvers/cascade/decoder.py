@@ -41,6 +41,13 @@ class Line(NamedTuple):
     mode: Mode
 
 
+class Lags(NamedTuple):
+    """Hand-offs to a mode by the number of its devices that hold the input already."""
+
+    near: tuple[int, ...]
+    far: tuple[int, ...]
+
+
 class FastDecoder:
     """Decodes states of one problem; see the module."""
 
@@ -52,6 +59,10 @@ class FastDecoder:
         self.predecessors = [task.predecessors for task in digest.tasks]
         self._nic_size = max(len(row) for node in digest.nodes for _, row in node.by_nic)
         self._waits = digest.has_handoff
+        self._lags_of = [
+            [self._lags(i, line) for line in lines] if self._waits else []
+            for i, lines in enumerate(self.modes)
+        ]
         self._shares: dict[tuple[int, int, int], list[int]] = {}
 
     def _lines(self, task: FlatTask) -> list[Line]:
@@ -68,43 +79,48 @@ class FastDecoder:
     def _cross_us(self, mode: Mode) -> int:
         return scale_up(mode.duration_us, self.digest.mildest_ppm)
 
-    def _lag(self, i: int, line: Line, held: int, near: bool) -> int:
-        """Hand-off over the link of a node or between nodes, with ``held`` devices shared."""
-        cluster = self.digest.problem.cluster
-        link = cluster.nodes[line.nodes[0]].intra_link if near else cluster.inter_link
-        size = self.digest.tasks[i].input_bytes
-        missing = max(0, line.degree - held)
-        if missing == 0 or size == 0:
-            return 0
-        return link.latency_us + -(
-            -size * missing * US_PER_S // (line.degree * link.bandwidth_bytes_per_s)
+    def _lags(self, i: int, line: Line) -> Lags:
+        """Hand-offs by devices that hold the input, inside a node and between nodes."""
+        cluster, size = self.digest.problem.cluster, self.digest.tasks[i].input_bytes
+        return Lags(
+            *(
+                tuple(
+                    link.latency_us
+                    + -(-size * missing * US_PER_S // (line.degree * link.bandwidth_bytes_per_s))
+                    if size and missing
+                    else 0
+                    for missing in range(line.degree, -1, -1)
+                )
+                for link in (cluster.nodes[line.nodes[0]].intra_link, cluster.inter_link)
+            )
         )
 
     def decode(
         self, state: State, fixed: Sequence[Where] | None = None
     ) -> tuple[list[int], list[Where]]:
-        """Ends and places of all tasks; fixed places overrule the sites."""
+        """Ends and places of all tasks in the order; fixed places overrule the sites."""
         order, picks, sites = state
-        free = [[0] * size for size in self.sizes]
-        ends = [0] * len(order)
-        where: list[Where] = [()] * len(order)
+        modes, predecessors, sizes, waits = self.modes, self.predecessors, self.sizes, self._waits
+        free = [[0] * size for size in sizes]
+        ends = [0] * len(modes)
+        where: list[Where] = [()] * len(modes)
         for i in order:
-            line = self.modes[i][picks[i]]
+            line = modes[i][picks[i]]
             ready = 0
-            for p in self.predecessors[i]:
+            for p in predecessors[i]:
                 if ends[p] > ready:
                     ready = ends[p]
             degree, site = line.degree, sites[i]
             if fixed is not None:
                 place: Where = fixed[i]
-            elif site >= 0 and degree <= self.sizes[site] and site in line.nodes:
+            elif site >= 0 and degree <= sizes[site] and site in line.nodes:
                 place = ((site, degree),)
             elif site >= ONE_NODE:
                 place = self._one_node(free, line, ready)
             else:
                 place = self._across(free, line, ready, site)
-            if self._waits:
-                ready = self._arrival(i, line, ends, where, place)
+            if waits and ready:
+                ready = self._arrival(i, picks[i], ends, where, place)
             start = ready
             for node, count in place:
                 if free[node][count - 1] > start:
@@ -119,16 +135,23 @@ class FastDecoder:
             where[i] = place
         return ends, where
 
-    def _arrival(
-        self, i: int, line: Line, ends: list[int], where: list[Where], place: Where
-    ) -> int:
+    def _arrival(self, i: int, pick: int, ends: list[int], where: list[Where], place: Where) -> int:
         """When the inputs are there, with as many of the producers' devices reused as can be."""
         latest = 0
-        here = dict(place)
+        near, far = self._lags_of[i][pick]
         for p in self.predecessors[i]:
-            held = sum(min(count, here.get(node, 0)) for node, count in where[p])
-            near = {node for node, _ in where[p]} >= here.keys()
-            latest = max(latest, ends[p] + self._lag(i, line, held, near))
+            before = where[p]
+            if len(before) == 1 and len(place) == 1:
+                # The common case, without the dictionaries of the general one.
+                (node, count), (other, held) = place[0], before[0]
+                lag = near[min(count, held)] if node == other else far[0]
+            else:
+                here = dict(place)
+                kept = sum(min(count, here.get(node, 0)) for node, count in before)
+                inside = {node for node, _ in before} >= here.keys()
+                lag = (near if inside else far)[kept]
+            if ends[p] + lag > latest:
+                latest = ends[p] + lag
         return latest
 
     def _one_node(self, free: list[list[int]], line: Line, ready: int) -> Where:

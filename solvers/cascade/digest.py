@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from arachne_opt.cascade.problem import CascadeProblem, Option, Task
 from arachne_opt.cluster import Link
 from arachne_opt.units import PPM, US_PER_S, format_bytes, scale_up
+
+# Hand-offs and durations that a digest remembers.
+_REMEMBERED = 1 << 14
 
 # Devices of a group by node: (node, count) for each node in rising order.
 Where = tuple[tuple[int, int], ...]
@@ -37,7 +40,10 @@ class Mode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatTask:
-    """A task with its number among all tasks; predecessors and successors are such numbers."""
+    """A task with its number among all tasks; predecessors and successors are such numbers.
+
+    ``allowed`` are the devices that it is pinned to, None where it is not.
+    """
 
     index: int
     cascade: int
@@ -46,6 +52,11 @@ class FlatTask:
     predecessors: tuple[int, ...]
     successors: tuple[int, ...]
     input_bytes: int
+    allowed: frozenset[int] | None = None
+
+    def may_use(self, devices: Iterable[int]) -> bool:
+        """Whether no pin keeps the task from a group."""
+        return self.allowed is None or self.allowed.issuperset(devices)
 
     def mode(self, degree: int, kind: int) -> Mode | None:
         """The mode of a degree on a device type, None where there is none."""
@@ -71,9 +82,13 @@ class FlatNode:
 
 
 class Digest:
-    """The arrays of a problem that has at least one usable option for every task."""
+    """The arrays of a problem that has at least one usable option for every task.
+
+    Forbidden devices are taken out before: see ``arachne_opt.cascade.usable``.
+    """
 
     def __init__(self, problem: CascadeProblem) -> None:
+        assert not problem.forbidden_devices
         cluster = problem.cluster
         self.problem = problem
         self.kind_names = tuple(cluster.device_types)
@@ -90,6 +105,9 @@ class Digest:
         self.mildest_ppm = cluster.penalty.ppm(1.0)
         self.tasks = self._tasks(problem)
         self._ppm: dict[tuple[int, int], int] = {}
+        # Searches ask about the same groups again and again.
+        self._handoff_us = lru_cache(_REMEMBERED)(cluster.handoff_us)
+        self._duration_us = lru_cache(_REMEMBERED)(self._duration_of)
 
     @cached_property
     def has_handoff(self) -> bool:
@@ -111,7 +129,7 @@ class Digest:
         shapes = []
         for row in self.cascades:
             key = tuple(
-                (t.modes, tuple(p - row[0] for p in t.predecessors), t.input_bytes)
+                (t.modes, tuple(p - row[0] for p in t.predecessors), t.input_bytes, t.allowed)
                 for t in (self.tasks[i] for i in row)
             )
             shapes.append(seen.setdefault(key, len(seen)))
@@ -146,17 +164,18 @@ class Digest:
                 predecessors=tuple(number[c, p] for p in sorted(set(task.predecessors))),
                 successors=tuple(successors[number[c, t]]),
                 input_bytes=task.input_bytes,
+                allowed=None if task.allowed_devices is None else frozenset(task.allowed_devices),
             )
             for c, t, task in problem.tasks()
         )
 
     def _modes(self, task: Task) -> tuple[Mode, ...]:
-        types = self.problem.cluster.device_types
+        types, counts = self.problem.cluster.device_types, self.problem.count_of_type(task)
         modes = []
         for option in self.problem.usable_options(task):
             for kind, name in enumerate(self.kind_names):
                 fits = types[name].memory_bytes >= option.memory_bytes
-                fits = fits and self.count_of_kind[kind] >= option.degree
+                fits = fits and counts[name] >= option.degree
                 if option.device_type in (None, name) and fits:
                     modes.append(self._mode(option, kind))
         return tuple(sorted(modes, key=lambda m: (m.kind, m.degree)))
@@ -187,22 +206,25 @@ class Digest:
             self._ppm[key] = self.problem.cluster.penalty.ppm(shared / widest)
         return self._ppm[key]
 
-    def duration_us(self, task: int, devices: Collection[int]) -> int:
+    def duration_us(self, task: int, devices: tuple[int, ...]) -> int:
         """Time of a task on a group of devices of one type.
 
         Raises:
             KeyError: the task has no mode of that degree on that type.
         """
+        return self._duration_us(task, devices)
+
+    def _duration_of(self, task: int, devices: tuple[int, ...]) -> int:
         kind = self.kind_of[next(iter(devices))]
         mode = self.tasks[task].mode(len(devices), kind)
         if mode is None:
             raise KeyError((task, len(devices), self.kind_names[kind]))
         return scale_up(mode.duration_us, self.penalty_ppm(devices))
 
-    def handoff_us(self, task: int, producer: Sequence[int], consumer: Sequence[int]) -> int:
+    def handoff_us(self, task: int, producer: tuple[int, ...], consumer: tuple[int, ...]) -> int:
         """Time between the end of a predecessor and the start of a task."""
         size = self.tasks[task].input_bytes
-        return self.problem.cluster.handoff_us(size, producer, consumer) if size else 0
+        return self._handoff_us(size, producer, consumer) if size else 0
 
     def least_handoff_us(self, task: int, before: Mode, mode: Mode) -> int:
         """A lower bound of the hand-off between two modes, whatever their groups."""
@@ -234,16 +256,16 @@ def binding_limits(problem: CascadeProblem) -> tuple[str, ...]:
 
 
 def _why(problem: CascadeProblem, task: Task) -> str:
-    short = [o for o in task.options if problem.why_unusable(o) == "memory"]
+    short = [o for o in task.options if problem.why_unusable(task, o) == "memory"]
     if not short:
-        reasons = dict.fromkeys(str(problem.why_unusable(o)) for o in task.options)
+        reasons = dict.fromkeys(str(problem.why_unusable(task, o)) for o in task.options)
         return "has no usable option: " + ", ".join(reasons)
     best = min(short, key=lambda o: o.memory_bytes)
+    counts = problem.count_of_type(task)
     names = [best.device_type] if best.device_type else list(problem.cluster.device_types)
     room = max(
-        (problem.cluster.device_types[n].memory_bytes, n)
-        for n in names
-        if problem.cluster.count_of_type[n] >= best.degree
+        (problem.cluster.device_types[n].memory_bytes, n) for n in names if counts[n] >= best.degree
     )
     need = f"needs at least {format_bytes(best.memory_bytes)} per device (degree {best.degree})"
-    return f"{need}, {room[1]} has {format_bytes(room[0])}"
+    devices = f" on the devices{limits}" if (limits := problem.limits_of(task)) else ""
+    return f"{need}, {room[1]} has {format_bytes(room[0])}{devices}"

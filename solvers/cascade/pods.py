@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.cascade.annealing import Annealer, Cooling, Spent
@@ -24,6 +25,8 @@ _WIDEST_TIMES = 2
 _MERGED_TIMES = 3
 # A trade that comes below the limit by this factor needs no more search.
 _CLEARLY = 0.985
+# List schedules tried as the first start of a pod.
+_LISTS = 6
 # Pairs of cascades looked at for one trade.
 _PAIRS = 24
 _COOLING = Cooling(hot=0.01, cold=0.0005, across=0.1)
@@ -121,14 +124,15 @@ class Pods:
         bound_us = lower_bound(part)
         if limit_us is not None and bound_us >= limit_us:
             return None
-        found = [min(list_schedules(part, bound_us), key=lambda s: s.key)]
         enough_us = 0 if limit_us is None else max(bound_us, round(limit_us * _CLEARLY))
         decoder = FastDecoder(part)
-        state = decoder.state_of(found[0])
+        found: list[Schedule] = []
         if before:
-            warm = self._warm_state(decoder, nodes, cascades, before)
-            if max(decoder.decode(warm)[0]) < found[0].makespan_us:
-                state = warm
+            state = self._warm_state(decoder, nodes, cascades, before)
+            found.append(decoder.realise(state, *decoder.decode(state)))
+        else:
+            found.append(min(islice(list_schedules(part, bound_us), _LISTS), key=lambda s: s.key))
+            state = decoder.state_of(found[0])
         annealer = Annealer(decoder, self._random.randrange(1 << 30), found.append)
         annealer.note_best(found[0].makespan_us)
         annealer.round(
