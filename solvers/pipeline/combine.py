@@ -85,11 +85,12 @@ class Combiner:
             if per_worth * self.all_worth < wanted:
                 return
             better = False
-            for picked in fill(Sack(self.used[chosen], samples), self.cells, wanted, count):
+            sack = Sack(self.used[chosen], samples)
+            for picked in fill(sack, self.cells, wanted, count, self.over):
                 columns = [self.columns[chosen[c]] for c in picked]
                 candidate = self.bench.candidate(columns, "several pipelines")
                 better |= candidate is not None and self.offer(candidate)
-            if not better:
+            if not better or self.over():
                 return
 
     def _samples(self, chosen: Ints, seconds: float) -> Ints:
@@ -127,13 +128,15 @@ def improved(
         own = candidate.columns[i]
         if over():
             return
-        start = _as_start(bench, candidate, i, bench.limits - used + own.used)
+        start = _as_start(bench, candidate, i, bench.limits - used + own.used, over)
         climbed = climb(bench, start, start.search.limits, over)
         if climbed is not start:
             yield (*candidate.columns[:i], column(climbed), *candidate.columns[i + 1 :])
 
 
-def _as_start(bench: Workbench, candidate: Candidate, i: int, limits: Ints) -> Start:
+def _as_start(
+    bench: Workbench, candidate: Candidate, i: int, limits: Ints, over: Callable[[], bool]
+) -> Start:
     """Column i as it is, to climb from."""
     own, count = candidate.columns[i], candidate.counts[i]
     tables = bench.tables(own.batch, len(candidate.columns))
@@ -149,4 +152,4 @@ def _as_start(bench: Workbench, candidate: Candidate, i: int, limits: Ints) -> S
         sync_s=sync,
         total_s=own.seconds(count) + sync,
     )
-    return Start(TemplateSearch(tables, count, limits), found)
+    return Start(TemplateSearch(tables, count, limits, over), found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,9 @@ class Sack:
     samples: Ints
 
 
-def fill(sack: Sack, cells: Ints, wanted: int, most: int) -> list[tuple[int, ...]]:
+def fill(
+    sack: Sack, cells: Ints, wanted: int, most: int, over: Callable[[], bool]
+) -> list[tuple[int, ...]]:
     """Sets of columns (with repetition) that train at least the samples wanted.
 
     best[k, d] = max over columns c of best[k - 1, d - used(c)] + samples(c): for each number k of
@@ -28,6 +31,7 @@ def fill(sack: Sack, cells: Ints, wanted: int, most: int) -> list[tuple[int, ...
         cells: devices of each place.
         wanted: least samples of a set.
         most: most columns of a set.
+        over: ends the search at sets of fewer columns.
     """
     order = _efficient(sack)
     used, samples = sack.used[order], sack.samples[order]
@@ -36,6 +40,8 @@ def fill(sack: Sack, cells: Ints, wanted: int, most: int) -> list[tuple[int, ...
     choices: list[Ints] = []
     found = []
     for _ in range(most):
+        if over():
+            break
         after = np.full(shape, -1, dtype=np.int64)
         choice = np.full(shape, -1, dtype=np.int64)
         for c, (need, gain) in enumerate(zip(used.tolist(), samples.tolist(), strict=True)):

@@ -49,11 +49,7 @@ def solve_by_master(
         plan = usable(bench, start_plan)
         if plan is not None:
             best.offer_plan(plan, "start plan")
-
-    def over() -> bool:
-        return clock.over() or clock.elapsed() > _SEARCH_PART * limits.time_limit_s
-
-    columns = search(bench, bound, best, over, limits.gap, clock.spend)
+    columns = search(bench, bound, best, limits, clock, _SEARCH_PART)
     lowest = _Lowest(best)
     master = Master(bench, columns, backend, lambda: lowest.seconds, lowest.offer, limits.seed)
     lowest.seconds = best.seconds if math.isfinite(best.seconds) else _NEVER_S

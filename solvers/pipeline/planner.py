@@ -26,6 +26,8 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 _NAME = "portfolio"
 # Work of a phase in the units of a deterministic limit, which stand for seconds.
 _PHASE_UNITS = 0.5
+# The part of the time that estimates may take before the first exact divisions.
+_RANKING_PART = 0.4
 
 
 def solve_pipeline(
@@ -50,7 +52,7 @@ def solve_pipeline(
         plan = usable(bench, start_plan)
         if plan is not None:
             best.offer_plan(plan, "start plan")
-    columns = search(bench, bound, best, clock.over, limits.gap, clock.spend)
+    columns = search(bench, bound, best, limits, clock)
     return finish(bench, best, limits, clock, bound_s, _NAME, columns=len(columns))
 
 
@@ -58,30 +60,33 @@ def search(
     bench: Workbench,
     bound: WorkBound,
     best: PipelineIncumbent,
-    over: Callable[[], bool],
-    gap: float,
-    spend: Callable[[float], None],
+    limits: Limits,
+    clock: Clock,
+    part: float = 1.0,
 ) -> list[Column]:
-    """Runs all phases; the columns that were considered."""
-    enough_s = bound.seconds(bench.problem.global_batch) * (1 + gap)
+    """Runs all phases in a part of the time limit; the columns that were considered."""
+    enough_s = bound.seconds(bench.problem.global_batch) * (1 + limits.gap)
+
+    def over(part: float = part) -> bool:
+        return clock.over() or clock.elapsed() > part * limits.time_limit_s
 
     def done() -> bool:
         return over() or best.seconds <= enough_s
 
     found = []
-    for column in singles(bench, done):
+    for column in singles(bench, done, lambda: over(_RANKING_PART * part)):
         found.append(column)
         candidate = bench.candidate((column,), "one pipeline")
         if candidate is not None:
             best.offer(candidate)
-    spend(_PHASE_UNITS)
+    clock.spend(_PHASE_UNITS)
     most = bench.problem.options.max_pipelines
     if done() or most == 1:
         return found
     hoped_s = best.seconds if math.isfinite(best.seconds) else alone_s(bench, found)
-    pool = list({c.key: c for c in (*column_pool(bench, bound, hoped_s), *found)}.values())
+    pool = list({c.key: c for c in (*column_pool(bench, bound, hoped_s, done), *found)}.values())
     Combiner(bench, bound, pool, lambda: min(best.seconds, hoped_s), best.offer, done).run()
-    spend(_PHASE_UNITS)
+    clock.spend(_PHASE_UNITS)
     _polish(bench, best, done)
     return pool
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,14 +30,18 @@ class _Wish:
     sync_s: float
 
 
-def column_pool(bench: Workbench, bound: WorkBound, best_s: float) -> list[Column]:
+def column_pool(
+    bench: Workbench, bound: WorkBound, best_s: float, over: Callable[[], bool]
+) -> list[Column]:
     """Columns that use their devices well if an iteration is to take less than ``best_s``."""
     found: dict[object, Column] = {}
     groups: dict[tuple[int, int], list[_Wish]] = {}
-    for wish in _wishes(bench, bound, best_s):
+    for wish in _wishes(bench, bound, best_s, over):
         key = (wish.ranked.batch, int(wish.ranked.stages[0]))
         groups.setdefault(key, []).append(wish)
     for (batch, _), wishes in groups.items():
+        if over():
+            break
         tables = bench.tables(batch, _PIPELINES)
         option_of_atom = bench.option_of_atom(tables)
         templates = [next(expand(w.ranked, option_of_atom)) for w in wishes]
@@ -50,10 +54,17 @@ def column_pool(bench: Workbench, bound: WorkBound, best_s: float) -> list[Colum
     return list(found.values())
 
 
-def _wishes(bench: Workbench, bound: WorkBound, best_s: float) -> Iterator[_Wish]:
+def _wishes(
+    bench: Workbench, bound: WorkBound, best_s: float, over: Callable[[], bool]
+) -> Iterator[_Wish]:
     """The estimates that train most samples for the devices they take, for each part."""
-    parts = [bench.ranking.frontier(b, bench.place_limits) for b in bench.part_batches]
-    parts = [r for r in parts if len(r.load_s)]
+    parts: list[Ranked] = []
+    for batch in bench.part_batches:
+        if over():
+            return
+        ranked = bench.ranking.frontier(batch, bench.place_limits)
+        if len(ranked.load_s):
+            parts.append(ranked)
     if not parts:
         return
     owner = np.concatenate([np.full(len(r.load_s), i) for i, r in enumerate(parts)])
@@ -62,7 +73,7 @@ def _wishes(bench: Workbench, bound: WorkBound, best_s: float) -> Iterator[_Wish
         np.concatenate([r.used for r in parts]),
         np.concatenate([r.stages for r in parts]),
     )
-    batch = np.array([r.batch for r in parts])[owner]
+    batches = np.array([r.batch for r in parts])[owner]
     load = np.concatenate([r.load_s for r in parts])
     across = bench.across_table(2)
     across_row_s = float(across[0, -1]) / bench.costs.row_count
@@ -71,7 +82,7 @@ def _wishes(bench: Workbench, bound: WorkBound, best_s: float) -> Iterator[_Wish
     for part in _SYNC_PARTS:
         rounds = (1 - part) * best_s / load - (stages - 1)
         good = (exchange <= part * best_s) & (rounds >= 1)
-        value: Floats = np.where(good, rounds * batch, 0) / (used @ bound.prices)
+        value: Floats = np.where(good, rounds * batches, 0) / (used @ bound.prices)
         for n in _best_by_devices(value, used, stages)[:_KEPT].tolist():
             if value[n] > 0:
                 ranked = parts[owner[n]].take(row[[n]])

@@ -23,6 +23,9 @@ _SPLIT_ROW = 0.3
 _FEW_ATOMS = 6
 _PER_DEVICES = 2
 _PAIR_CELLS = 400  # choices of atom and stages of a block, beyond which some are left out
+_MANY_PLACES = 4  # types and zones; with so many, there are many pairs and triples of them
+_PAIR_CELLS_OF_MANY = 200
+_TRIPLE_CELLS_OF_MANY = 24
 _TRIPLE_CELLS = 60
 _TRIPLE_STAGES = 8  # stages of a block where three types take part
 
@@ -174,7 +177,10 @@ class Ranking:
     ) -> tuple[Ints, Ints]:
         """Atom and stages of each block, for all combinations that the limits allow."""
         singles = []
-        most_singles = _TRIPLE_CELLS if len(order) > 2 else _PAIR_CELLS
+        cells = (_PAIR_CELLS, _TRIPLE_CELLS)
+        if len(limits) >= _MANY_PLACES:
+            cells = (_PAIR_CELLS_OF_MANY, _TRIPLE_CELLS_OF_MANY)
+        most_singles = cells[len(order) > 2]
         for place, mine in zip(order, atoms, strict=True):
             devices = batch // self.microbatch[mine] * self.tp[mine]
             most = np.minimum(np.minimum(self.room[mine], limits[place]) // devices, self.rows)

@@ -22,7 +22,6 @@ _EACH_SLACKS = (1 + 1e-4, 1.04)
 _BELOW = 1 - 1e-9
 
 Template = tuple[int, ...]
-Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +42,23 @@ class Found:
 
 
 class TemplateSearch:
-    """Looks for the template and layers with the least time, for a batch and a number of rounds."""
+    """Looks for the template and layers with the least time, for a batch and a number of rounds.
+
+    ``over`` ends the search early, with the best so far.
+    """
 
     def __init__(
         self,
         tables: BatchTables,
         microbatches: int,
         limits: Ints,
-        on_found: Callable[[Found], None] | None = None,
+        over: Callable[[], bool] = lambda: False,
     ) -> None:
         self.tables = tables
         self.microbatches = microbatches
         self.limits = limits
         self.tried: set[Template] = set()
-        self._on_found = on_found
+        self._over = over
 
     def best(self, templates: Iterable[Template], below_s: float) -> Found | None:
         """The best of the templates, if one takes less than ``below_s``."""
@@ -67,6 +69,8 @@ class TemplateSearch:
                 groups.setdefault(len(t), []).append(t)
         best: Found | None = None
         for group in groups.values():
+            if self._over():
+                break
             found = self._best_of(np.array(group), below_s)
             if found is not None:
                 best, below_s = found, found.total_s
@@ -153,7 +157,7 @@ class TemplateSearch:
             alive = load > 0
             which, load, sync = which[alive], load[alive], sync[alive]
             last, least_fill = last[alive], least_fill[alive]
-            if not len(which):
+            if not len(which) or self._over():
                 break
             division = batch.divide(which, load, sync)
             total = division.total_s(self.microbatches)
@@ -161,8 +165,6 @@ class TemplateSearch:
                 if total[n] < below_s:
                     best = _found(batch, int(which[n]), division, int(n), float(total[n]))
                     below_s = best.total_s
-                    if self._on_found is not None:
-                        self._on_found(best)
             # Where no lower load is possible the exchange has to be lower, with any load again;
             # where that was just tried the template has nothing better to give.
             found = np.isfinite(division.fill_s)

@@ -34,24 +34,35 @@ class Start:
     found: Found
 
 
-def singles(bench: Workbench, over: Callable[[], bool]) -> Iterator[Column]:
+def singles(
+    bench: Workbench, over: Callable[[], bool], ranked_enough: Callable[[], bool]
+) -> Iterator[Column]:
     """Columns that train the whole batch alone, the better the later of each batch.
 
     Where memory can be saved by spreading experts or rebuilding activations, plain templates are
-    looked at first, so that what else is allowed never displaces them.
+    looked at first, so that what else is allowed never displaces them. ``ranked_enough`` ends the
+    estimates, so that time remains for exact divisions.
     """
     plain = bench.ranking.plain
+    any_yet = False
     for only_plain in (True, False) if plain.any() and not plain.all() else (False,):
+        if any_yet and over():
+            return
         starts: list[Start] = []
+
+        def late(starts: list[Start] = starts) -> bool:  # a first plan is worth a delay
+            return bool(starts) and over()
+
         best = np.inf
-        for estimate, ranked, rounds in _ranked_batches(bench, over, plain=only_plain):
+        for estimate, ranked, rounds in _ranked_batches(bench, ranked_enough, plain=only_plain):
             hopeless = estimate > _WORSE * best and len(starts) >= _LEAST_BATCHES
-            if hopeless or len(starts) >= _BATCHES or (starts and over()):
+            if hopeless or len(starts) >= _BATCHES or late():
                 break
-            start = _start(bench, ranked, rounds, bench.limits)
+            start = _start(bench, ranked, rounds, late)
             if start is not None:
                 starts.append(start)
                 best = min(best, start.found.total_s)
+                any_yet = True
                 yield column(start)
         starts.sort(key=lambda s: s.found.total_s)
         yield from _climbed(bench, starts[:_CLIMBED], over)
@@ -84,9 +95,9 @@ def climb(bench: Workbench, start: Start, limits: Ints, over: Callable[[], bool]
     return start if found is start.found else Start(search, found)
 
 
-def _start(bench: Workbench, ranked: Ranked, rounds: int, limits: Ints) -> Start | None:
+def _start(bench: Workbench, ranked: Ranked, rounds: int, over: Callable[[], bool]) -> Start | None:
     tables = bench.tables(ranked.batch)
-    search = TemplateSearch(tables, rounds, limits)
+    search = TemplateSearch(tables, rounds, bench.limits, over)
     templates = list(expand(ranked, bench.option_of_atom(tables)))
     count = range(len(tables.options))
     templates += [(o,) for o in count]
@@ -97,7 +108,7 @@ def _start(bench: Workbench, ranked: Ranked, rounds: int, limits: Ints) -> Start
     hoped_s = _HOPED * float(ranked.estimate_s(rounds)[0])
     found = search.best(templates, hoped_s)
     if found is None:  # the estimate was too hopeful
-        found = TemplateSearch(tables, rounds, limits).best(templates, np.inf)
+        found = TemplateSearch(tables, rounds, bench.limits, over).best(templates, np.inf)
     return None if found is None else Start(search, found)
 
 
@@ -122,10 +133,10 @@ def _ranked_batches(
     if not many:
         return found
     # Three types at once only for the batches that look good with two.
-    better: list[tuple[float, Ranked, int]] = []
-    for _, ranked, rounds in found[:_TRIPLE_BATCHES]:
-        if over() and better:
+    found = found[:_TRIPLE_BATCHES]
+    for n, (_, ranked, rounds) in enumerate(found):
+        if over():
             break
         ranked = ranking.rank(ranked.batch, rounds, bench.place_limits, _TEMPLATES, plain=plain)
-        better.append((float(ranked.estimate_s(rounds)[0]), ranked, rounds))
-    return sorted(better, key=lambda entry: (entry[0], entry[1].batch))
+        found[n] = (float(ranked.estimate_s(rounds)[0]), ranked, rounds)
+    return sorted(found, key=lambda entry: (entry[0], entry[1].batch))
