@@ -100,7 +100,7 @@ class PipelineService:
         kept = sound_plan(
             self._store,
             fingerprint,
-            lambda record: _checked(record, problem),
+            lambda record: checked_plan(record, problem),
             lambda record: content(record, limits, solver),
         )
         if kept is None:
@@ -126,7 +126,7 @@ class PipelineService:
         if warm_start is not None and self._store is not None:
             return pipeline_start(self._store, problem, warm_start)
         if use_cache:
-            kept = sound_plan(self._store, fingerprint, lambda r: _checked(r, problem))
+            kept = sound_plan(self._store, fingerprint, lambda r: checked_plan(r, problem))
             if kept is not None:
                 return Start(plan=kept.plan[0], source=kept.record.id)
         if start_plan is not None:
@@ -152,7 +152,7 @@ class PipelineService:
         )
 
 
-def _checked(record: PlanRecord, problem: PipelineProblem) -> tuple[PipelinePlan, Verdict]:
+def checked_plan(record: PlanRecord, problem: PipelineProblem) -> tuple[PipelinePlan, Verdict]:
     """A stored plan with its verdict.
 
     Raises:

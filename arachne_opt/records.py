@@ -87,6 +87,19 @@ class PlanSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecord:
+    """A cluster that plans were made for; ``description`` is what ``cluster_from_dict`` reads."""
+
+    id: str
+    created_at: str
+    name: str
+    fingerprint: str
+    problems: int
+    plans: int
+    description: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """One replay of a plan.
 

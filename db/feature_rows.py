@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, exists, func, insert, select, update
 
 from arachne_opt.cost_version import lineage
 from arachne_opt.db.engine import Database
@@ -92,7 +92,9 @@ def _candidates(
     connection: Connection, among: ColumnElement[bool], wanted: Features
 ) -> Iterator[Row[Any]]:
     columns = (PROBLEMS.c.fingerprint, *PROBLEM_FEATURES.c)
-    query = select(*columns).select_from(PROBLEM_FEATURES.join(PROBLEMS)).where(among)
+    sound = select(PLANS.c.id).where(PLANS.c.problem_id == PROBLEMS.c.id)
+    planned = exists(sound.where(PLANS.c.quarantine.is_(None)))
+    query = select(*columns).select_from(PROBLEM_FEATURES.join(PROBLEMS)).where(among, planned)
     for devices in _device_counts(connection, among, wanted.devices):
         same = query.where(_F.devices == devices)
         above = same.where(_F.work >= wanted.work).order_by(_F.work)

@@ -24,6 +24,11 @@ def new_id() -> str:
     return f"{ticks:010x}{secrets.token_hex(3)}"
 
 
+def is_prefix(text: str) -> bool:
+    """Whether some id may begin like this."""
+    return 0 < len(text) <= LENGTH and _HEX.issuperset(text.lower())
+
+
 def id_range(prefix: str) -> tuple[str, str]:
     """The first and the last id that a prefix may mean.
 
@@ -31,7 +36,7 @@ def id_range(prefix: str) -> tuple[str, str]:
         InputError: it is no prefix of any id.
     """
     text = prefix.lower()
-    if not text or len(text) > LENGTH or not _HEX.issuperset(text):
+    if not is_prefix(text):
         what = f"{prefix!r} is not an id: ids are up to {LENGTH} digits 0-9 and a-f"
         raise InputError(what, hint="an id from `arachne plans list`")
     return text.ljust(LENGTH, "0"), text.ljust(LENGTH, "f")

@@ -5,23 +5,33 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
 from sqlalchemy import Connection
 
-from arachne_opt.db import cost_rows, feature_rows, plan_rows, run_rows
+from arachne_opt.db import cluster_rows, cost_rows, feature_rows, plan_rows, retention, run_rows
 from arachne_opt.db.engine import Database, open_database
 from arachne_opt.db.location import Location, locate
 from arachne_opt.db.schema import State, read_schema, require_current
+from arachne_opt.db.stats import Stats, count_all
 from arachne_opt.errors import InputError, StoreError
 from arachne_opt.nearness import Features
-from arachne_opt.records import Measurement, PlanRecord, PlanSummary, RunRecord, RunSummary
+from arachne_opt.records import (
+    ClusterRecord,
+    Measurement,
+    PlanRecord,
+    PlanSummary,
+    RunRecord,
+    RunSummary,
+)
 from arachne_opt.settings import default_database
 
 LOG = logging.getLogger(__name__)
 
 _LARGEST_PAGE = 10_000
+_AT_ONCE = 500
 
 
 class PlanStore:
@@ -96,6 +106,13 @@ class PlanStore:
         """
         return self.database.write(lambda c: plan_rows.insert_plan(c, record))
 
+    def add_plans(self, records: Iterable[PlanRecord]) -> tuple[PlanRecord, ...]:
+        """The records as they are now stored, all or none; errors are those of ``add_plan``."""
+        given = tuple(records)
+        return self.database.write(
+            lambda c: tuple(plan_rows.insert_plan(c, record) for record in given)
+        )
+
     def get_plan(self, prefix: str) -> PlanRecord:
         """The plan with an id, or with the only id that starts with ``prefix``.
 
@@ -162,6 +179,48 @@ class PlanStore:
         """Takes a plan out of use for good; lists still show it, with the reason."""
         LOG.warning("plan %s is put into quarantine: %s", plan_id, reason)
         self.database.write(lambda c: plan_rows.set_quarantine(c, plan_id, reason))
+
+    def remove_superseded(
+        self, *, keep: int = 1, older_than_s: float = 0.0, stale: bool = False, dry: bool = False
+    ) -> tuple[str, ...]:
+        """Ids of the plans that went: what is neither among the best nor the best proof.
+
+        Args:
+            keep: best plans of each problem that stay, besides the one with the highest bound.
+            older_than_s: younger plans stay; so do plans with runs.
+            stale: plans whose prices were replaced go too, even the best ones.
+            dry: only tell which ones would go.
+        """
+        before = datetime.now(UTC) - timedelta(seconds=older_than_s)
+        ids = self.database.read(
+            lambda c: retention.superseded_plans(c, keep=keep, before=before, stale=stale)
+        )
+        # In parts, so that other writers get a turn.
+        for first in range(0, 0 if dry else len(ids), _AT_ONCE):
+            part = ids[first : first + _AT_ONCE]
+            self.database.write(lambda c, part=part: retention.remove_plans(c, part))  # type: ignore[misc]  # a default binds the loop's value
+        return ids
+
+    def list_clusters(
+        self, *, limit: int = 50, offset: int = 0, name: str | None = None
+    ) -> tuple[ClusterRecord, ...]:
+        """Clusters that plans were made for, the newest first; ``name`` is a part of the name."""
+        _refuse_page(limit, offset)
+        return self.database.read(
+            lambda c: cluster_rows.cluster_records(c, limit=limit, offset=offset, name=name)
+        )
+
+    def get_cluster(self, reference: str) -> ClusterRecord:
+        """The cluster with an id, a unique beginning of one, or a unique name.
+
+        Raises:
+            InputError: there is none, or there are several; the message names them.
+        """
+        return self.database.read(lambda c: cluster_rows.cluster_by_reference(c, reference))
+
+    def stats(self) -> Stats:
+        """What is in the database, in numbers."""
+        return self.database.read(count_all)
 
     def delete_plan(self, prefix: str, *, with_runs: bool = False) -> str:
         """The id of the plan that is now gone; what its runs measured stays.

@@ -30,7 +30,7 @@ def validate(source: str) -> None:
     Example: arachne cluster validate cluster.toml
     """
     found = read_cluster(source)
-    click.echo(f"{found.name}: {_summary(found)}")
+    click.echo(f"{found.name}: {summary(found)}")
 
 
 @cluster.command()
@@ -41,11 +41,15 @@ def show(source: str, form: str) -> None:
 
     Example: arachne cluster show "H100-80:8x4"
     """
-    found = read_cluster(source)
+    show_cluster(read_cluster(source), form)
+
+
+def show_cluster(found: Cluster, form: str) -> None:
+    """Prints nodes, links and penalty."""
     if form == "json":
         emit_json("cluster", cluster_to_dict(found))
         return
-    click.echo(f"{found.name}: {_summary(found)}")
+    click.echo(f"{found.name}: {summary(found)}")
     rows = []
     for node in found.nodes:
         kind, link = node.device_type, node.intra_link
@@ -59,7 +63,8 @@ def show(source: str, form: str) -> None:
     click.echo(f"between nodes: {inter}; penalty at overlap 1, 1/2, 0: {penalties}")
 
 
-def _summary(found: Cluster) -> str:
+def summary(found: Cluster) -> str:
+    """Devices and nodes by type."""
     types = Counter(node.device_type.name for node in found.nodes)
     parts = [f"{found.count_of_type[name]} {name} on {n} nodes" for name, n in types.items()]
     return f"{found.device_count} devices ({', '.join(parts)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from arachne_opt.cli.database_copies import backup, restore, stats
 from arachne_opt.cli.options import database_option
 from arachne_opt.errors import StoreError
 from arachne_opt.settings import database_url
@@ -16,6 +17,10 @@ def database() -> None:
     A SQLite file of this user by default; ARACHNE_DB or --db names another file or a
     SQLAlchemy URL such as postgresql+psycopg://user@host/plans.
     """
+
+
+for _command in (backup, restore, stats):
+    database.add_command(_command)
 
 
 @database.command()

@@ -81,6 +81,15 @@ def group_option(command: Command) -> Command:
     )(command)
 
 
+def warm_start_option(command: Command) -> Command:
+    """``--warm-start ID``."""
+    return click.option(
+        "--warm-start",
+        metavar="ID",
+        help="Begin the search with this stored plan, instead of the nearest one.",
+    )(command)
+
+
 def limits_of(options: dict[str, Any]) -> Limits:
     """The limits that ``limit_options`` read."""
     return Limits(
@@ -90,6 +99,15 @@ def limits_of(options: dict[str, Any]) -> Limits:
         workers=options["workers"],
         deterministic=options["deterministic"],
     )
+
+
+def recompute_option(command: Command) -> Command:
+    """``--recompute``."""
+    return click.option(
+        "--recompute",
+        is_flag=True,
+        help="Keep only the inputs of the blocks; compute their activations again.",
+    )(command)
 
 
 def workload_options(command: Command) -> Command:

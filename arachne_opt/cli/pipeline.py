@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from arachne_opt.cli.options import OUTPUT, database_option, format_option, limit_options, limits_of
+from arachne_opt.cli.options import (
+    OUTPUT,
+    database_option,
+    format_option,
+    limit_options,
+    limits_of,
+    warm_start_option,
+)
 from arachne_opt.cli.output import emit_json, write_whole
 from arachne_opt.cli.progress import ProgressLine, catch_interrupts
 from arachne_opt.errors import INTERRUPTED, OUTSIDE_GAP
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
 @click.option("--max-tp", type=click.IntRange(min=1), help="Widest tensor-parallel group.")
 @click.option("--solver", default="portfolio", show_default=True, help="Method by name.")
 @click.option("--no-cache", is_flag=True, help="Solve afresh even where a plan is stored.")
+@warm_start_option
 @click.option("--out", type=OUTPUT, help="Write the plan to this file.")
 @limit_options
 @database_option
@@ -121,6 +129,9 @@ def _plan(store: PlanStore, problem: PipelineProblem, options: dict[str, Any]) -
         bound = f"bound {progress.bound_s:.3f} s"
         line.show(f"{problem.name}  {progress.iteration_s:.3f} s  {bound}  {progress.source}")
 
+    def on_wait(waited_s: float) -> None:
+        line.show(f"{problem.name}  another process is solving it, waited {waited_s:.0f} s")
+
     with catch_interrupts() as interrupts:
         try:
             return interrupts.run(
@@ -131,6 +142,8 @@ def _plan(store: PlanStore, problem: PipelineProblem, options: dict[str, Any]) -
                     use_cache=not options["no_cache"],
                     on_progress=on_progress,
                     should_stop=interrupts.pressed,
+                    warm_start=options["warm_start"],
+                    on_wait=on_wait,
                 )
             )
         finally:
@@ -157,6 +170,7 @@ def answer_json(answer: PipelineAnswer) -> dict[str, Any]:
         "wall_s": record.wall_s,
         "cached": answer.cached,
         "lookup_s": answer.lookup_s,
+        "warm_from": answer.warm_from,
         "notes": list(answer.problem.notes),
         "plan": plan_to_json(answer.plan),
     }
@@ -168,6 +182,7 @@ def _show(answer: PipelineAnswer, form: str) -> None:
         return
     record, price = answer.record, answer.verdict.price
     spent = f"hit {1e3 * answer.lookup_s:.1f} ms" if answer.cached else f"{record.wall_s:.2f} s"
+    spent += f" from {answer.warm_from[:12]}" if answer.warm_from else ""
     click.echo(f"{record.name} on {record.cluster_name}: plan {record.id[:12]} in {spent}")
     bound = format_seconds(record.bound_us)
     gap = "–" if record.gap is None else f"{100 * record.gap:.1f} %"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,11 +14,15 @@ from arachne_opt.cli.options import OUTPUT, database_option, format_option
 from arachne_opt.cli.output import (
     draw,
     emit_json,
-    emit_table,
     iteration_text,
     percent,
     write_whole,
 )
+from arachne_opt.cli.plan_diff import diff
+from arachne_opt.cli.plan_import import import_plans, record_to_json
+from arachne_opt.cli.plan_table import filter_options, show_summaries
+from arachne_opt.cli.plan_upkeep import best, gc
+from arachne_opt.records import PlanRecord
 from arachne_opt.service import plan_of_record
 from arachne_opt.settings import database_url
 from arachne_opt.units import format_seconds
@@ -25,31 +30,24 @@ from arachne_opt.units import format_seconds
 
 @click.group()
 def plans() -> None:
-    """List, show, export and delete stored plans. A unique beginning of an id is enough."""
+    """List, show, compare and keep stored plans. A unique beginning of an id is enough."""
+
+
+for _command in (diff, best, import_plans, gc):
+    plans.add_command(_command)
 
 
 @plans.command("list")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
-@click.option("--offset", type=click.IntRange(min=0), default=0, help="Skip so many.")
-@click.option("--name", help="Only problems whose name contains this text.")
+@filter_options
 @database_option
 @format_option
-def list_plans(limit: int, offset: int, name: str | None, db_url: str | None, form: str) -> None:
+def list_plans(db_url: str | None, form: str, **filters: Any) -> None:  # noqa: ANN401
     """List stored plans, newest first."""
     from arachne_opt.db.store import PlanStore
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:
-        found = store.list_plans(limit=limit, offset=offset, name=name)
-    if form == "json":
-        emit_json("plans", {"plans": [{**asdict(row), "gap": row.gap} for row in found]})
-        return
-    rows = []
-    for s in found:
-        makespan, bound = format_seconds(s.objective_us), format_seconds(s.bound_us)
-        row = [s.id[:12], s.name, s.cluster_name, makespan, bound, percent(s.gap)]
-        rows.append([*row, s.status, s.solver, s.created_at[:19]])
-    head = ["plan", "problem", "cluster", "makespan", "bound", "gap", "status", "solver", "created"]
-    emit_table(head, rows)
+        found = store.list_plans(**filters)
+    show_summaries(found, form)
 
 
 @plans.command()
@@ -65,34 +63,68 @@ def show(plan_id: str, db_url: str | None, form: str) -> None:
     if form == "json":
         emit_json("plan", {**asdict(record), "gap": record.gap})
         return
-    problem = problem_from_json(record.problem)
+    rows, drawing = _pipeline(record) if record.kind == "pipeline" else _cascade(record)
     versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
+    marks = ", stale: newer prices replaced its own" if record.stale else ""
+    if record.quarantine is not None:
+        marks += f", in quarantine: {record.quarantine}"
     for name, value in [
         ("plan", record.id),
-        ("problem", f"{record.name} ({len(problem.cascades)} cascades)"),
-        ("cluster", f"{record.cluster_name}, {problem.cluster.device_count} devices"),
+        *rows,
         ("fingerprint", record.fingerprint),
-        ("makespan", format_seconds(record.objective_us)),
-        ("bound", f"{format_seconds(record.bound_us)}, gap {percent(record.gap)} of the makespan"),
-        ("iteration", iteration_text(problem, record.objective_us)),
-        ("status", f"{record.status}, {record.verdict} (checker and simulator agree)"),
+        ("prices", record.cost_version or "unnamed"),
+        ("status", f"{record.status}, {record.verdict} (checker and simulator agree){marks}"),
         ("solver", f"{record.solver}, seed {record.seed}, {record.wall_s:.2f} s; {versions}"),
         ("created", record.created_at),
     ]:
         click.echo(f"{name:12s} {value}")
-    click.echo(draw(problem, plan_of_record(record)))
+    click.echo(drawing)
+
+
+def _cascade(record: PlanRecord) -> tuple[list[tuple[str, str]], str]:
+    """What is said of a cascade plan only, and its timeline."""
+    problem = problem_from_json(record.problem)
+    bound = f"{format_seconds(record.bound_us)}, gap {percent(record.gap)} of the makespan"
+    rows = [
+        ("problem", f"{record.name} ({len(problem.cascades)} cascades)"),
+        ("cluster", f"{record.cluster_name}, {problem.cluster.device_count} devices"),
+        ("makespan", format_seconds(record.objective_us)),
+        ("bound", bound),
+        ("iteration", iteration_text(problem, record.objective_us)),
+    ]
+    return rows, draw(problem, plan_of_record(record))
+
+
+def _pipeline(record: PlanRecord) -> tuple[list[tuple[str, str]], str]:
+    """What is said of a pipeline plan only, and its stages."""
+    from arachne_opt.cli.pipeline import describe
+    from arachne_opt.pipeline.plan_json import plan_from_json
+
+    plan = plan_from_json(record.plan)
+    rows = [
+        ("problem", f"{record.name} ({plan.global_batch} samples)"),
+        ("cluster", record.cluster_name),
+        ("iteration", format_seconds(record.objective_us)),
+        ("bound", f"{format_seconds(record.bound_us)}, gap {percent(record.gap)}"),
+    ]
+    return rows, "\n".join(describe(plan))
 
 
 @plans.command()
 @click.argument("plan_ids", nargs=-1, required=True)
+@click.option("--with-problem", is_flag=True, help="All that `plans import` needs.")
 @click.option("--out", type=OUTPUT, help="File to write; without it stdout.")
 @database_option
-def export(plan_ids: tuple[str, ...], out: Path | None, db_url: str | None) -> None:
+def export(
+    plan_ids: tuple[str, ...], with_problem: bool, out: Path | None, db_url: str | None
+) -> None:
     """Export plans in the form arachne.cascade-plan/1, one JSON line each."""
     from arachne_opt.db.store import PlanStore
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:
-        lines = [json.dumps(store.get_plan(plan_id).plan) for plan_id in plan_ids]
+        records = [store.get_plan(plan_id) for plan_id in plan_ids]
+    values = [record_to_json(r) if with_problem else r.plan for r in records]
+    lines = [json.dumps(value) for value in values]
     text = "\n".join(lines) + "\n"
     if out is None:
         click.echo(text, nl=False)

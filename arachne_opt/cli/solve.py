@@ -21,6 +21,7 @@ from arachne_opt.cli.options import (
     group_option,
     limit_options,
     limits_of,
+    warm_start_option,
     workload_options,
 )
 from arachne_opt.cli.output import emit_json, emit_table, percent
@@ -62,6 +63,7 @@ solve.add_command(pipeline)
 @group_option
 @click.option("--solver", default=DEFAULT_SOLVER, show_default=True, help="Method by name.")
 @click.option("--no-cache", is_flag=True, help="Solve afresh even where a plan is stored.")
+@warm_start_option
 @click.option("--out", type=OUTPUT, help="Write the plans to this file, one JSON line each.")
 @limit_options
 @database_option
@@ -75,12 +77,19 @@ def cascade(**options: Any) -> int:  # noqa: ANN401
       arachne solve cascade --instances instances.json --time-limit 10 --out plans.jsonl
     """
     if options["group"] == "clips":
+        if options["warm_start"] is not None:
+            raise click.UsageError("--warm-start goes with the micro-batches of buckets only")
         from arachne_opt.cli.batching import solve_clips
 
         return solve_clips(options)
     problems = _problems(options)
     limits = limits_of(options)
-    session = Session(limits=limits, solver=options["solver"], use_cache=not options["no_cache"])
+    session = Session(
+        limits=limits,
+        solver=options["solver"],
+        use_cache=not options["no_cache"],
+        warm_start=options["warm_start"],
+    )
     try:
         with ExitStack() as stack:
             from arachne_opt.db.store import PlanStore
@@ -100,6 +109,7 @@ class Session:
     limits: Limits
     solver: str
     use_cache: bool
+    warm_start: str | None = None
     answers: list[Answer] = field(default_factory=list)
     interrupted: bool = False
 
@@ -133,6 +143,9 @@ class Session:
         def on_progress(progress: Progress) -> None:
             line.show(search_text(progress, head))
 
+        def on_wait(waited_s: float) -> None:
+            line.show(f"{head}  another process is solving it, waited {waited_s:.0f} s")
+
         return interrupts.run(
             lambda: service.plan_cascade(
                 problem,
@@ -141,6 +154,8 @@ class Session:
                 use_cache=self.use_cache,
                 on_progress=on_progress,
                 should_stop=interrupts.pressed,
+                warm_start=self.warm_start,
+                on_wait=on_wait,
             )
         )
 
@@ -225,6 +240,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "cached": answer.cached,
         "lookup_s": answer.lookup_s,
         "interrupted": answer.interrupted,
+        "warm_from": answer.warm_from,
         "versions": dict(record.versions),
     }
 
@@ -239,6 +255,7 @@ def show_answers(answers: list[Answer], form: str) -> None:
     for answer in answers:
         record = answer.record
         spent = f"hit {1e3 * answer.lookup_s:.1f} ms" if answer.cached else f"{record.wall_s:.2f} s"
+        spent += f" from {answer.warm_from[:12]}" if answer.warm_from else ""
         makespan, bound = format_seconds(record.objective_us), format_seconds(record.bound_us)
         row = [record.id[:12], answer.problem.name, makespan, bound, percent(record.gap)]
         whole = format_seconds(answer.problem.iteration_us(record.objective_us))

@@ -1,0 +1,125 @@
+"""``arachne plans import``: plans from other databases, each checked again before it is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from arachne_opt.canonical import digest
+from arachne_opt.cli.options import FILE, database_option, format_option
+from arachne_opt.cli.output import emit_json
+from arachne_opt.errors import DisagreementError, InputError
+from arachne_opt.records import PlanRecord
+from arachne_opt.settings import database_url
+
+RECORD_FORMAT = "arachne.stored-plan/1"
+
+# Given by the database that stores the plan.
+_GIVEN = ("id", "created_at", "stale", "quarantine")
+
+
+@click.command("import")
+@click.argument("source", type=FILE)
+@database_option
+@format_option
+def import_plans(source: Path, db_url: str | None, form: str) -> None:
+    """Store plans that another database exported with --with-problem, one JSON line each.
+
+    Every plan is checked, simulated and priced again; all are stored, or none is.
+    """
+    records = list(read_records(source))
+    from arachne_opt.db.store import PlanStore
+
+    with PlanStore.open(database_url(db_url)) as store:
+        ids = [record.id for record in store.add_plans(records)]
+    if form == "json":
+        emit_json("plans-import", {"plans": ids})
+        return
+    click.echo(f"imported {len(ids)} plans")
+
+
+def record_to_json(record: PlanRecord) -> dict[str, Any]:
+    """A stored plan with its problem, for another database."""
+    values = {f.name: getattr(record, f.name) for f in fields(record) if f.name not in _GIVEN}
+    return {"format": RECORD_FORMAT, **values, "versions": dict(record.versions)}
+
+
+def read_records(source: Path) -> Iterator[PlanRecord]:
+    """The plans of a file, each verified.
+
+    Raises:
+        InputError: a line is no stored plan, or its plan is not what it claims to be.
+    """
+    try:
+        lines = source.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read: {error}", where=str(source)) from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield _record(line, f"{source}: line {number}")
+
+
+def _record(line: str, where: str) -> PlanRecord:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"no JSON: {error}", where=where) from error
+    if not isinstance(value, dict) or value.pop("format", None) != RECORD_FORMAT:
+        hint = "`arachne plans export --with-problem`"
+        raise InputError(f"not a plan of format {RECORD_FORMAT!r}", where=where, hint=hint)
+    types = {f.name: f.type for f in fields(PlanRecord) if f.name not in _GIVEN}
+    if set(value) != set(types):
+        wrong = ", ".join(sorted(set(value) ^ set(types)))
+        raise InputError(f"missing or unknown: {wrong}", where=where)
+    for name, kind in types.items():
+        if not isinstance(value[name], _TYPES[str(kind)]) or isinstance(value[name], bool):
+            raise InputError(f"{name} must be {kind}, not {value[name]!r}"[:200], where=where)
+    record = PlanRecord(**value)
+    try:
+        _verify(record)
+    except DisagreementError as error:
+        raise InputError(f"the plan is refused: {error}", where=where) from error
+    except (InputError, KeyError) as error:
+        raise InputError(f"the plan cannot be read: {error}", where=where) from error
+    return record
+
+
+_TYPES: dict[str, Any] = {
+    "str": str,
+    "int": int,
+    "float": (int, float),
+    "Json": dict,
+    "Mapping[str, str]": dict,
+}
+
+
+def _verify(record: PlanRecord) -> None:
+    """Checks the plan, and that the key is that of the problem."""
+    if record.kind == "cascade":
+        from arachne_opt.cascade.plan import plan_from_json
+        from arachne_opt.cascade.problem_json import problem_from_json
+        from arachne_opt.cascade.verify import verify
+
+        problem = problem_from_json(record.problem)
+        verify(problem, plan_from_json(record.plan, problem), record.objective_us)
+    elif record.kind == "pipeline":
+        from arachne_opt.pipeline import problem_json
+        from arachne_opt.pipeline_service import checked_plan
+
+        problem = problem_json.problem_from_json(record.problem)  # type: ignore[assignment]  # its own kind
+        checked_plan(record, problem)  # type: ignore[arg-type]  # as above
+    else:
+        raise InputError(f"no plans are of kind {record.kind!r}")
+    keys = {
+        "fingerprint": problem.fingerprint(),
+        "cluster_fingerprint": digest(problem.cluster.canonical()),
+        "cost_version": problem.cost_version,
+    }
+    for name, value in keys.items():
+        if getattr(record, name) != value:
+            raise InputError(f"its {name} is {getattr(record, name)!r}, its problem says {value!r}")
