@@ -71,26 +71,17 @@ class CascadeRunner:
             RunError: no clip can be read, or a task failed; names it and the rank.
         """
         placements = iteration.plan.placements
-        self._extend_timeouts(iteration)
-        self._pool.prepare({group_of(p): self._timeouts[group_of(p)] for p in placements})
-        own = [
-            i
-            for i, p in enumerate(placements)
-            if not iteration.encodes(p) and self._rank in p.devices
-        ]
+        self._begin(step, iteration, following)
+        last = self._last_backward(iteration)
         trace = RankTrace(step=step)
         handoff = HandOff(self._rank, self._adapter.device)
         losses: list[Tensor] = []
-        with self._watchdog.task(f"reading clips for step {step}", self._job.iteration_timeout_s):
-            self.left_out = self._work.begin(iteration, following)
-        with self._watchdog.task(f"meeting for step {step}", self._job.iteration_timeout_s):
-            self._clock.restart()
         for index, placement in enumerate(placements):
             self._watchdog.place = f"step {step}, task {index + 1} of {len(placements)}"
             if iteration.encodes(placement):
                 self._encode(iteration, index, handoff, trace)
             elif self._rank in placement.devices:
-                if index == own[-1]:
+                if index == last:
                     before_last()
                 losses.append(self._denoise(iteration, index, handoff, trace))
         trace.tasks_end_us = self._clock.now_us()
@@ -101,6 +92,28 @@ class CascadeRunner:
         trace.sent_bytes = dict(handoff.sent_bytes)
         trace.loss = sum(loss.double().item() for loss in losses)
         return trace
+
+    def _begin(
+        self, step: int, iteration: ReplayIteration, following: ReplayIteration | None
+    ) -> None:
+        """Makes the groups, reads the clips, and starts the clock on all ranks at once."""
+        groups = [group_of(placement) for placement in iteration.plan.placements]
+        self._extend_timeouts(iteration)
+        self._pool.prepare({group: self._timeouts[group] for group in groups})
+        limit_s = self._job.iteration_timeout_s
+        with self._watchdog.task(f"reading clips for step {step}", limit_s):
+            self.left_out = self._work.begin(iteration, following)
+        with self._watchdog.task(f"meeting for step {step}", limit_s):
+            self._clock.restart()
+
+    def _last_backward(self, iteration: ReplayIteration) -> int | None:
+        """Index of this rank's last denoise task, None where it has none."""
+        own = (
+            index
+            for index, placement in enumerate(iteration.plan.placements)
+            if not iteration.encodes(placement) and self._rank in placement.devices
+        )
+        return max(own, default=None)
 
     def now_us(self) -> int:
         """Time since the step began."""

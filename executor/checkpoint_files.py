@@ -56,6 +56,17 @@ def newest(folder: Path) -> Path | None:
     return found[-1] if found else None
 
 
+def refuse_begun(folder: Path) -> None:
+    """Refuses to begin a training in the folder of another one.
+
+    Raises:
+        InputError: the folder has a checkpoint.
+    """
+    if newest(folder) is not None:
+        what = "the folder holds checkpoints of a training"
+        raise InputError(what, where=str(folder), hint="--resume, or another folder")
+
+
 def partial_path(folder: Path, step: int) -> Path:
     """Where the checkpoint of a step is written."""
     return folder / f"{_PARTIAL}{_name(step)}"

@@ -15,22 +15,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from arachne_opt.executor.model_config import ModelConfig
-from arachne_opt.workload import Iteration, MicroBatch
-
 BUCKET_BYTES = 25 * 2**20
 
 # torch 2.13 calls it so, older ones reduce_scatter_tensor.
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-
-
-def clip_weight(iteration: Iteration, batch: MicroBatch, rule: str, config: ModelConfig) -> float:
-    """Weight of each clip of a micro-batch: an equal share, or by its tokens."""
-    batches = iteration.micro_batches
-    if rule == "clip":
-        return 1 / sum(b.size for b in batches)
-    total = sum(b.size * config.token_count(b.shape) for b in batches)
-    return config.token_count(batch.shape) / total
 
 
 @dataclass(slots=True)

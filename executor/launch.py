@@ -158,13 +158,7 @@ def launch(
                 max_restarts=max_restarts,
                 forked=forked,
             )
-    job_path, report_path = folder / "job.json", folder / "report.json"
-    try:
-        job_path.write_text(json.dumps(job), encoding="utf-8")
-        for old in (report_path, *folder.glob(f"{report_path.name}.*")):
-            old.unlink(missing_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot write the job: {error}", where=str(folder)) from error
+    job_path, report_path = _lay_out(folder, job)
     if forked:
         command = compose_forked(job_path, world_size, report_path)
     else:
@@ -187,6 +181,18 @@ def launch(
     if not report_path.exists():
         raise RunError("all ranks ended, but there is no report", where=str(report_path))
     return read_json(report_path)
+
+
+def _lay_out(folder: Path, job: dict[str, Any]) -> tuple[Path, Path]:
+    """Writes the job and clears what another run has left; the paths of job and report."""
+    job_path, report_path = folder / "job.json", folder / "report.json"
+    try:
+        job_path.write_text(json.dumps(job), encoding="utf-8")
+        for old in (report_path, *folder.glob(f"{report_path.name}.*")):
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write the job: {error}", where=str(folder)) from error
+    return job_path, report_path
 
 
 def threads_for(world_size: int, wanted: int) -> int:

@@ -16,7 +16,7 @@ from arachne_opt.executor.adapters.base import VideoAdapter
 from arachne_opt.executor.agreement import PlanDesk, agree_on_job
 from arachne_opt.executor.cascade_runner import CascadeRunner
 from arachne_opt.executor.checkpoint import WRITING_LIMIT_S, Checkpoints
-from arachne_opt.executor.checkpoint_files import Training, newest
+from arachne_opt.executor.checkpoint_files import Training, refuse_begun
 from arachne_opt.executor.distributed import gather, pick_device, require_group
 from arachne_opt.executor.flat_update import FlatUpdate
 from arachne_opt.executor.flush import flush_task
@@ -178,9 +178,8 @@ class CascadeTrainer:
 
     def _open_checkpoints(self, resume: bool) -> None:
         folder = Path(self.job.checkpoints.folder)
-        if not resume and newest(folder) is not None:
-            what = "the folder holds checkpoints of a training"
-            raise InputError(what, where=str(folder), hint="--resume, or another folder")
+        if not resume:
+            refuse_begun(folder)
         self.checkpoints = Checkpoints(self.job.checkpoints, self.update)
         training = self.checkpoints.load() if resume else None
         if training is None:

@@ -23,6 +23,7 @@ from arachne_opt.cli.options import (
     group_option,
     limit_options,
     limits_of,
+    recompute_option,
     workload_options,
 )
 from arachne_opt.cli.output import write_whole
@@ -78,6 +79,7 @@ QUICK_SOLVER = "list"
 @click.option("--cluster", help="Cluster file or shorthand; one rank per device.")
 @click.option("--model", help="Model preset, such as tiny-wan or toy, or module:NAME of your own.")
 @click.option("--checkpoint", default="", help="Local folder in diffusers' layout instead.")
+@recompute_option
 @click.option("--costs", "cost_table", type=FILE, help="Measured costs; else analytic ones.")
 @click.option("--degrees", help="Degrees to choose from, such as 1,2,4.")
 @click.option("--plan", "plan_ids", multiple=True, help="Stored plan, one per iteration in order.")
@@ -124,24 +126,14 @@ def train(**options: Any) -> int:  # noqa: ANN401
             return INTERRUPTED
         job = replay_job(*planned, options, opening=opening, position=position)
         if options["dry_run"]:
-            if options["plan_ahead"] or options["replan_above"] is not None:
-                what = "--plan-ahead and --replan-above need a run that arachne itself starts"
-                click.echo(f"{what}; they are left out", err=True)
-            _dry_run(job, options["job_path"], options["max_restarts"])
+            _dry_run(job, options)
             return 0
         report = train_job(job, store, options, position)
         if report is None:
             return 0
         keep_runs_if_possible(store, report)
     quarantine_left_out(report, options["manifest"], workload)
-    if options["report"]:
-        from arachne_opt.executor.report import report_to_json
-
-        write_whole(options["report"], json.dumps(report_to_json(report), indent=1) + "\n")
-    if options["trace"]:
-        write_trace(options["trace"], planned[1] + opening[1], report)
-    note_failures(report.notes)
-    show_report(report, options["form"])
+    _give(report, planned[1] + opening[1], options)
     return 0
 
 
@@ -152,6 +144,18 @@ def _answers(
     workload = load_workload(options["manifest"], grouping, model_spec(options["model"]))
     planned = _planned(store, workload, options, grouping.max_tokens)
     return None if planned is None else planned[1]
+
+
+def _give(report: ReplayReport, answers: list[Answer], options: dict[str, Any]) -> None:
+    """Writes and prints what was asked for."""
+    if options["report"]:
+        from arachne_opt.executor.report import report_to_json
+
+        write_whole(options["report"], json.dumps(report_to_json(report), indent=1) + "\n")
+    if options["trace"]:
+        write_trace(options["trace"], answers, report)
+    note_failures(report.notes)
+    show_report(report, options["form"])
 
 
 def _opening(
@@ -234,7 +238,11 @@ def replay_job(
     from arachne_opt.executor.model_config import ModelChoice
 
     return ReplayJob(
-        model=ModelChoice(preset=options["model"], checkpoint=options["checkpoint"]),
+        model=ModelChoice(
+            preset=options["model"],
+            checkpoint=options["checkpoint"],
+            checkpointing=options["recompute"],
+        ),
         iterations=replay_iterations(iterations, answers),
         weight_rule=options["weights"],
         learning_rate=options["lr"],
@@ -339,10 +347,15 @@ def training_costs(options: dict[str, Any], cluster: Cluster) -> CostModel:
     return load_costs(table, None if table else options["model"], cluster)
 
 
-def _dry_run(job: ReplayJob, job_path: Path | None, max_restarts: int) -> None:
+def _dry_run(job: ReplayJob, options: dict[str, Any]) -> None:
+    """Prints the command for a cluster; writes the job where asked to."""
     from arachne_opt.executor.job_json import job_to_json
     from arachne_opt.executor.launch import compose
 
+    if options["plan_ahead"] or options["replan_above"] is not None:
+        what = "--plan-ahead and --replan-above need a run that arachne itself starts"
+        click.echo(f"{what}; they are left out", err=True)
+    job_path, max_restarts = options["job_path"], options["max_restarts"]
     path = job_path or Path("arachne-job.json")
     if job_path:
         write_whole(path, json.dumps(job_to_json(job)))

@@ -123,12 +123,15 @@ def resume_position(options: dict[str, Any]) -> Position | None:
     """Where the training goes on; None where it begins.
 
     Raises:
-        InputError: the checkpoint cannot be read.
+        InputError: the checkpoint cannot be read, or a training begins in the folder of another.
     """
-    from arachne_opt.executor.checkpoint_files import newest, read_training
+    from arachne_opt.executor.checkpoint_files import newest, read_training, refuse_begun
 
     folder = options["checkpoint_dir"]
-    if not options["resume"] or folder is None:
+    if folder is None:
+        return None
+    if not options["resume"]:
+        refuse_begun(folder)
         return None
     path = newest(folder)
     if path is None:

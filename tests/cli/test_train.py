@@ -1,8 +1,11 @@
 """``arachne train`` from the outside: it resumes on other ranks, re-plans, and survives a loss."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 import arachne_opt
 from arachne_opt.cli import run_report
 from arachne_opt.errors import StoreError
+from arachne_opt.executor.checkpoint_files import newest, read_training
 from arachne_opt.executor.report import ReplayReport
 
 ROOT = Path(arachne_opt.__file__).parent.parent
@@ -77,20 +81,41 @@ def test_a_database_lost_during_the_training_costs_the_record_alone(capsys, monk
 
 
 @pytest.mark.slow
+def test_ctrl_c_ends_a_training_with_130_and_leaves_a_checkpoint_to_go_on_from(tmp_path):
+    kept = tmp_path / "kept"
+    command = [sys.executable, "-m", "arachne_opt", *map(str, TRAIN), "0.3", "--cluster", "CPU:1"]
+    command += ["--db", str(tmp_path / "plans.db"), "--epochs", "100000"]
+    command += ["--checkpoint-dir", str(kept), "--checkpoint-every", "1"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while newest(kept) is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == "interrupted"
+    assert read_training(newest(kept)).position.step > 0
+
+
+@pytest.mark.slow
 def test_the_example_of_an_existing_loop_gives_one_process_losses_on_two_ranks():
-    def losses(ranks):
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += [f"--nproc-per-node={ranks}", str(ROOT / "examples" / "existing_loop.py")]
+    def losses(launcher, **environment):
+        command = [sys.executable, *launcher, str(ROOT / "examples" / "existing_loop.py")]
         done = subprocess.run(
             [*command, str(CLIPS)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
             capture_output=True,
             text=True,
             check=True,
         )
         return [line.split()[3] for line in done.stdout.splitlines() if line.startswith("step")]
 
-    one, two = losses(1), losses(2)
+    two = losses(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    one = losses([], **alone)
     assert len(one) == 3
     assert one == two
     assert len(set(one)) == 3
