@@ -148,7 +148,7 @@ class PlanService:
         if bucketed is not None:
             start = problem.batching_of(bucketed[0])
             plan = problem.carry_over(bucketed[0], bucketed[1].plan)
-        with self._single_flight(fingerprint, limits):
+        with self._alone(fingerprint, limits, use_cache, None, should_stop):
             if use_cache:
                 found = self._look_up_batching(problem, fingerprint, limits, method)
                 if found is not None:

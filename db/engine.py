@@ -20,6 +20,7 @@ from sqlalchemy.pool import NullPool
 
 from arachne_opt.db.failures import should_retry, store_errors
 from arachne_opt.db.location import Location
+from arachne_opt.db.network_disks import network_disk
 from arachne_opt.errors import InputError, MissingDependencyError, StoreError
 
 T = TypeVar("T")
@@ -176,6 +177,12 @@ def _refuse_unusable(path: Path, *, read_only: bool, create: bool) -> None:
         return
     if path.exists() and not os.access(path, os.W_OK):
         raise StoreError("the database is read-only", where=str(path), hint=hint)
+    kind = network_disk(path)
+    if kind is not None:
+        what = f"the file is on a network disk ({kind}), where SQLite can lose what several"
+        what += " programs write"
+        hint = "a file on a local disk, or a PostgreSQL server, with --db or ARACHNE_DB"
+        raise StoreError(what, where=str(path), hint=hint)
     if not os.access(folder, os.W_OK):
         what = f"the folder {folder} is read-only, and SQLite writes files beside the database"
         raise StoreError(what, where=str(path), hint=hint)

@@ -13,6 +13,9 @@ from sqlalchemy.exc import ArgumentError
 from arachne_opt.errors import InputError
 from arachne_opt.settings import default_database
 
+# Parameters of libpq that are nobody's business.
+_SECRETS = ("password", "sslpassword", "passfile", "oauth_client_secret")
+
 _HINT = 'a path such as "plans.db" or "postgresql://user@host/name"'
 
 
@@ -45,7 +48,9 @@ class Location:
 
     def hide_secrets(self, text: str) -> str:
         """A text from a driver, without the password."""
-        secrets = [] if self.url is None else [self.url.password, self.url.query.get("password")]
+        if self.url is None:
+            return text
+        secrets = [self.url.password, *(self.url.query.get(name) for name in _SECRETS)]
         for secret in secrets:
             if isinstance(secret, str) and secret:
                 text = text.replace(secret, "***")

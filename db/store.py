@@ -166,7 +166,7 @@ class PlanStore:
         """
 
         def work(connection: Connection) -> tuple[tuple[float, PlanRecord], ...]:
-            found = []
+            found: list[tuple[float, PlanRecord]] = []
             for near in feature_rows.near_problems(connection, wanted, exclude, 2 * limit):
                 record = plan_rows.best_plan(connection, near.fingerprint)
                 if record is not None and len(found) < limit:

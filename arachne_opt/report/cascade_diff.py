@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arachne_opt.cascade.plan import CascadePlan, Placement
-from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cascade.problem import Cascade, CascadeProblem
 from arachne_opt.report.cluster_diff import cluster_changes
 from arachne_opt.units import format_seconds
 
@@ -58,17 +58,25 @@ def paired(a: CascadeProblem, b: CascadeProblem) -> dict[int, int]:
     """Cascades of one problem with the same ones of another."""
     pairs: dict[int, int] = {}
     free = dict(enumerate(b.cascades))
-    for same in (
-        lambda x, y: x.id == y.id and x.tasks == y.tasks,
-        lambda x, y: x.tasks == y.tasks,
-        lambda x, y: x.id == y.id and [t.name for t in x.tasks] == [t.name for t in y.tasks],
-    ):
+    for same in (_twins, _equals, _namesakes):
         for i, cascade in enumerate(a.cascades):
             match = next((j for j, other in free.items() if same(cascade, other)), None)
             if i not in pairs and match is not None:
                 pairs[i] = match
                 del free[match]
     return pairs
+
+
+def _twins(x: Cascade, y: Cascade) -> bool:
+    return x.id == y.id and x.tasks == y.tasks
+
+
+def _equals(x: Cascade, y: Cascade) -> bool:
+    return x.tasks == y.tasks
+
+
+def _namesakes(x: Cascade, y: Cascade) -> bool:
+    return x.id == y.id and [t.name for t in x.tasks] == [t.name for t in y.tasks]
 
 
 def _moved(

@@ -22,7 +22,7 @@ def warm_start(problem: PipelineProblem, near: PipelinePlan) -> PipelinePlan | N
     Stages keep their layers and degrees. Where devices are missing, the stages with the most
     replicas lose some, then whole pipelines go; micro-batches are dealt anew in proportion.
     """
-    plan = without_nodes(near)
+    plan: PipelinePlan | None = without_nodes(near)
     room = Counter[_Place]()
     for node in problem.cluster.nodes:
         room[node.device_type.name, node.zone] += node.device_count
