@@ -13,8 +13,16 @@ import pytest
 import arachne_opt
 from arachne_opt.cli import run_report
 from arachne_opt.errors import StoreError
-from arachne_opt.executor.checkpoint_files import newest, read_training
+from arachne_opt.executor.checkpoint_files import (
+    Training,
+    complete,
+    newest,
+    partial_path,
+    read_training,
+)
+from arachne_opt.executor.job_json import job_from_json, read_json
 from arachne_opt.executor.report import ReplayReport
+from arachne_opt.executor.sampler import Position, Sampler, clip_ids
 
 ROOT = Path(arachne_opt.__file__).parent.parent
 CLIPS = ROOT / "examples" / "clips-tiny.csv"
@@ -127,3 +135,36 @@ def test_the_trainer_is_a_public_name_that_loads_torch_only_when_it_is_asked_for
     code += "assert 'CascadeTrainer' in e.__all__; from arachne_opt.executor import CascadeTrainer"
     code += "; assert 'torch' in sys.modules and CascadeTrainer.__name__ == 'CascadeTrainer'"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_the_rest_of_a_begun_epoch_is_planned_anew_where_it_is_cut_otherwise(arachne, tmp_path):
+    kept, job = tmp_path / "kept", tmp_path / "job.json"
+    partial = partial_path(kept, 2)
+    partial.mkdir(parents=True)
+    trained = frozenset(["clip000000", "clip000003"])
+    training = Training(
+        position=Position(step=2, epoch=1, trained=trained),
+        model="toy",
+        seed=0,
+        weight_rule="clip",
+        sharding="zero1",
+        world_size=4,
+        averaged=False,
+    )
+    complete(partial, training, keep=2)
+    options = ("--cluster", "CPU:2", "--epochs", "3", "--resume")
+    dry = ("--checkpoint-dir", kept, "--dry-run", "--job", job, "--max-restarts", "2")
+    code, out, err = arachne(*TRAIN, "0.3", *options, *dry)
+    assert code == 0, err
+    assert "going on from step-00000002: 2 steps, 1 epochs and 2 clips are done" in err
+    assert out.startswith("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 ")
+    assert "--max-restarts=2" in out
+    made = job_from_json(read_json(job))
+    whole = {clip for it in made.iterations for clip in clip_ids(it.batches)}
+    rest = {clip for it in made.opening for clip in clip_ids(it.batches)}
+    assert rest == whole - trained
+    assert len(whole) > len(rest)
+    assert made.opening_epoch == 1
+    assert all(it.plan_id for it in made.opening)
+    sampler = Sampler(made, training.position)
+    assert sampler.total_steps == 2 + len(made.opening) + len(made.iterations)
