@@ -1,6 +1,7 @@
 """Grouping of clips into micro-batches and iterations."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -75,6 +76,15 @@ def test_smaller_last_micro_batches_and_iterations_are_kept() -> None:
     done = group_clips(clips(*[(5, 32, 48)] * 7), iteration_size=3, batch=2, seed=None)
     sizes = [[b.size for b in it.micro_batches] for it in done.workload.iterations]
     assert sizes == [[2, 2, 2], [1]]
+
+
+def test_clips_with_cached_latents_stay_among_themselves() -> None:
+    made = clips(*[(5, 32, 48)] * 9)
+    mixed = [replace(c, latents="z.safetensors") if i % 3 else c for i, c in enumerate(made)]
+    done = group_clips(mixed, iteration_size=9, batch=4)
+    batches = done.workload.iterations[0].micro_batches
+    assert sorted((b.size, b.cached) for b in batches) == [(2, True), (3, False), (4, True)]
+    assert all(len({bool(c.latents) for c in b.clips}) == 1 for b in batches)
 
 
 def test_a_micro_batch_holds_what_its_bucket_says() -> None:

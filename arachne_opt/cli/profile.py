@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from arachne_opt.cli.options import FILE, OUTPUT, database_option, workload_options
+from arachne_opt.cli.options import (
+    FILE,
+    OUTPUT,
+    database_option,
+    recompute_option,
+    workload_options,
+)
 from arachne_opt.cli.output import emit_table, write_whole
 from arachne_opt.cli.progress import ProgressLine
 from arachne_opt.cli.sources import GroupingOptions, load_workload, parse_degrees
@@ -32,6 +38,7 @@ def profile() -> None:
 @workload_options
 @click.option("--model", required=True, help="Model preset to run, such as tiny-wan or toy.")
 @click.option("--checkpoint", default="", help="Local folder in diffusers' layout instead.")
+@recompute_option
 @click.option("--degrees", default="1,2", show_default=True, help="Degrees to measure.")
 @click.option("--ranks", type=click.IntRange(min=1), help="Processes. [default: largest degree]")
 @click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
@@ -53,7 +60,11 @@ def cascade(**options: Any) -> None:  # noqa: ANN401
     degrees = parse_degrees(options["degrees"])
     assert degrees is not None
     job = MeasureJob(
-        model=ModelChoice(preset=options["model"], checkpoint=options["checkpoint"]),
+        model=ModelChoice(
+            preset=options["model"],
+            checkpoint=options["checkpoint"],
+            checkpointing=options["recompute"],
+        ),
         batches=distinct_shapes(workload),
         degrees=degrees,
         repeats=options["repeats"],

@@ -1,6 +1,6 @@
 """From iterations to problems."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -66,6 +66,20 @@ def test_each_micro_batch_becomes_a_chain_of_tasks() -> None:
     encode, denoise = problem.cascades[0].tasks
     assert (encode.predecessors, denoise.predecessors) == ((), (0,))
     assert (encode.input_bytes, denoise.input_bytes) == (0, 77)
+
+
+def test_clips_with_cached_latents_have_nothing_to_encode() -> None:
+    mixed = iteration(1, 2)
+    cached = tuple(replace(c, latents="z.safetensors") for c in mixed.micro_batches[1].clips)
+    batches = (mixed.micro_batches[0], replace(mixed.micro_batches[1], clips=cached))
+    found = replace(mixed, micro_batches=batches)
+    problem = build_problem(found, parse_shorthand("T4:2"), FixedCosts({1: 1, 2: 1}))
+    assert [[t.name for t in c.tasks] for c in problem.cascades] == [
+        ["encode", "denoise"],
+        ["denoise"],
+    ]
+    (denoise,) = problem.cascades[1].tasks
+    assert (denoise.predecessors, denoise.input_bytes) == ((), 0)
 
 
 def test_one_device_type_goes_without_saying_and_several_are_named() -> None:

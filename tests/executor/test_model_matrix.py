@@ -98,6 +98,9 @@ def jobs(tmp_path_factory):
                     learning_rate=1e-5,
                     checkpointing=source == "checkpointed",
                 )
+    added = job_of(first, preset="tiny-cogvideox", learning_rate=1e-5)
+    model = replace(added.model, overrides={**added.model.overrides, "rotary": False})
+    made["tiny-cogvideox", "added positions", "clip"] = replace(added, model=model)
     return made
 
 
@@ -122,6 +125,15 @@ def test_loss_and_gradients_equal_those_of_one_process(jobs, replays, preset, so
     assert reference.worst_difference(tensors(parameters), wanted[2]) < 1e-5
     tasks = {task.task for it in report.iterations[:1] for task in it.tasks}
     assert tasks == ({"denoise"} if source == "cached" else {"encode", "denoise"})
+
+
+@pytest.mark.slow
+def test_so_it_is_where_positions_are_added_to_the_tokens(jobs, replays):
+    key = "tiny-cogvideox", "added positions", "clip"
+    with torch.random.fork_rng():
+        losses, gradients, _ = reference.train(jobs[key])
+    assert replays[key][0] == pytest.approx(losses, rel=1e-6)
+    assert reference.worst_difference(tensors(replays[key][1][0]), gradients[0]) < 1e-5
 
 
 @pytest.mark.slow
