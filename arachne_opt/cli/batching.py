@@ -12,7 +12,7 @@ import click
 from arachne_opt.cli.options import limits_of
 from arachne_opt.cli.output import emit_json, emit_table, percent
 from arachne_opt.cli.progress import ProgressLine, catch_interrupts, search_text
-from arachne_opt.cli.solve import PlanFile, Session, answer_json
+from arachne_opt.cli.session import PlanFile, Session, answer_json
 from arachne_opt.cli.sources import (
     GroupingOptions,
     build_problems,

@@ -12,10 +12,10 @@ import click
 
 from arachne_opt.cli.output import emit_table, percent
 from arachne_opt.cli.profile import distinct_shapes, measure, show_measurements, write_table
+from arachne_opt.cli.replays import replay, replay_iterations
 from arachne_opt.cli.run_report import keep_runs, show_report, write_trace
-from arachne_opt.cli.solve import Session, show_answers
+from arachne_opt.cli.session import Session, show_answers
 from arachne_opt.cli.sources import GroupingOptions, build_problems, load_costs, load_workload
-from arachne_opt.cli.train import replay, replay_iterations
 from arachne_opt.cluster_file import read_cluster
 from arachne_opt.service import DEFAULT_SOLVER, Answer, PlanService
 from arachne_opt.solvers.base import Limits

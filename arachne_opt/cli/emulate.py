@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from arachne_opt.cli.output import write_whole
+from arachne_opt.cli.replays import replay
 from arachne_opt.cli.run_report import keep_runs_if_possible, show_report, write_trace
 from arachne_opt.errors import INTERRUPTED
 from arachne_opt.service import Answer, plan_of_record
@@ -85,7 +86,6 @@ def _stored(store: PlanStore, plan_id: str) -> Answer:
 
 
 def _rehearsed(answers: list[Answer], options: dict[str, Any]) -> ReplayReport:
-    from arachne_opt.cli.train import replay
     from arachne_opt.executor.emulation import emulated_job
 
     job = emulated_job(

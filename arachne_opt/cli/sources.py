@@ -135,12 +135,19 @@ def load_costs(table: Path | None, model: str | None, cluster: Cluster) -> CostM
 
 
 def build_problems(
-    workload: Workload, cluster: Cluster, costs: CostModel, degrees: Sequence[int] | None
+    workload: Workload,
+    cluster: Cluster,
+    costs: CostModel,
+    degrees: Sequence[int] | None,
+    forbidden: Sequence[int] = (),
 ) -> tuple[CascadeProblem, ...]:
     """One problem per iteration."""
     from arachne_opt.costs.build import build_problem
 
-    return tuple(build_problem(it, cluster, costs, degrees=degrees) for it in workload.iterations)
+    return tuple(
+        build_problem(it, cluster, costs, degrees=degrees, forbidden_devices=forbidden)
+        for it in workload.iterations
+    )
 
 
 def parse_degrees(text: str | None) -> tuple[int, ...] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -27,14 +26,14 @@ from arachne_opt.cli.options import (
     workload_options,
 )
 from arachne_opt.cli.output import write_whole
-from arachne_opt.cli.progress import ProgressLine
+from arachne_opt.cli.replays import replay, replay_iterations
 from arachne_opt.cli.run_report import (
     keep_runs_if_possible,
     quarantine_left_out,
     show_report,
     write_trace,
 )
-from arachne_opt.cli.solve import Session
+from arachne_opt.cli.session import Session
 from arachne_opt.cli.sources import (
     GroupingOptions,
     build_problems,
@@ -61,8 +60,8 @@ from arachne_opt.workload import Iteration, Workload
 
 if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
-    from arachne_opt.executor.job import ReplayIteration, ReplayJob
-    from arachne_opt.executor.report import IterationReport, ReplayReport
+    from arachne_opt.executor.job import ReplayJob
+    from arachne_opt.executor.report import ReplayReport
     from arachne_opt.executor.sampler import Position
 
 # Iterations, each with the answer that has its plan.
@@ -256,48 +255,6 @@ def replay_job(
         opening=replay_iterations(*opening),
         opening_epoch=position.epoch if position else 0,
     )
-
-
-def replay_iterations(
-    iterations: Sequence[Iteration], answers: list[Answer]
-) -> tuple[ReplayIteration, ...]:
-    """Each iteration with its plan."""
-    from arachne_opt.executor.job import ReplayIteration
-
-    return tuple(
-        ReplayIteration(
-            batches=iteration,
-            problem=answer.problem,
-            plan=answer.plan,
-            plan_id=answer.record.id,
-        )
-        for iteration, answer in zip(iterations, answers, strict=True)
-    )
-
-
-def replay(
-    job: ReplayJob,
-    *,
-    on_step: Callable[[IterationReport], None] | None = None,
-    max_restarts: int = 0,
-) -> ReplayReport:
-    """Runs a job on this machine with a progress line."""
-    from arachne_opt.executor.launch import Progress, run_local
-
-    line = ProgressLine()
-
-    def show(progress: Progress) -> None:
-        if progress.note:
-            line.clear()
-            click.echo(progress.note, err=True)
-        line.show(f"step {progress.done}/{progress.total}  {progress.text}")
-
-    try:
-        return run_local(
-            job, job.world_size, on_progress=show, on_step=on_step, max_restarts=max_restarts
-        )
-    finally:
-        line.clear()
 
 
 def train_job(
