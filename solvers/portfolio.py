@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from arachne_opt import __version__
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cascade.usable import usable_part
 from arachne_opt.solvers.base import Limits, ProgressCallback, Result, Status, StopCheck
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest, binding_limits
@@ -16,7 +17,9 @@ from arachne_opt.solvers.cascade.polish import polish
 from arachne_opt.solvers.cascade.schedule import from_plan, in_start_order, to_plan
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
+from arachne_opt.solvers.pinned import PinnedSearch
 from arachne_opt.solvers.search import Parts, Search
+from arachne_opt.solvers.whole import to_whole, whole_progress
 
 # Share of the time for list scheduling, where all rules take longer.
 _LIST_SHARE = 0.1
@@ -92,6 +95,11 @@ def _solve(
     """The common way: infeasible or digest, simple bound, list schedules, then the search."""
     if binding := binding_limits(problem):
         return infeasible(limits, clock, name, binding)
+    if problem.forbidden_devices:
+        part = usable_part(problem)
+        start_plan = None if start_plan is None else part.from_whole(start_plan)
+        told = on_progress and whole_progress(part, on_progress)
+        return to_whole(part, _solve(part.problem, limits, clock, told, start_plan, name, parts))
     digest = Digest(problem)
     best = Incumbent(digest, clock, on_progress)
     best.raise_bound(lower_bound(digest), "bounds")
@@ -100,7 +108,10 @@ def _solve(
         best.offer(in_start_order(digest, start), "start plan")
     if start is None or parts is None or parts.lists:
         _offer_lists(digest, best, clock, limits)
-    if parts is not None:
+    if parts is not None and problem.pinned:
+        # The other search does not know pins.
+        PinnedSearch(digest, best, clock, limits, parts).run()
+    elif parts is not None:
         Search(digest, best, clock, limits, parts, start).run()
     return _finish(best, limits, clock, digest, name)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cascade.usable import usable_part
 from arachne_opt.errors import InputError
 from arachne_opt.solvers.base import CascadeSolver, Limits, ProgressCallback, Result, StopCheck
+from arachne_opt.solvers.baselines.deal import finish
 from arachne_opt.solvers.baselines.dynamic_cp import dynamic_cp
 from arachne_opt.solvers.baselines.flex_sp import flex_sp
 from arachne_opt.solvers.baselines.flex_sp_milp import flex_sp_milp
@@ -20,7 +23,7 @@ from arachne_opt.solvers.baselines.uniform import (
     bucketed_data_parallel,
     megatron_uniform,
 )
-from arachne_opt.solvers.cascade.digest import binding_limits
+from arachne_opt.solvers.cascade.digest import Digest, binding_limits
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.portfolio import (
     infeasible,
@@ -28,6 +31,7 @@ from arachne_opt.solvers.portfolio import (
     solve_cascade,
     solve_exactly,
 )
+from arachne_opt.solvers.whole import to_whole
 
 if TYPE_CHECKING:
     from arachne_opt.solvers.pipeline.base import PipelineSolver
@@ -69,7 +73,11 @@ def _by_rule(
     def solve(problem: CascadeProblem, limits: Limits, **_: object) -> Result:
         if binding := binding_limits(problem):
             return infeasible(limits, Clock(limits), name, binding)
-        return rule(problem, limits)
+        part = usable_part(problem)
+        if part.problem.pinned:
+            # No rule of a peer knows pins.
+            return finish(Digest(part.problem), None, limits, name, time.perf_counter())
+        return to_whole(part, rule(part.problem, limits))
 
     return {name: solve}
 

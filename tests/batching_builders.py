@@ -47,7 +47,7 @@ SMALL = Shape(frames=5, height=64, width=64)
 def random_batching(seed: int, *, most_clips: int = 5) -> BatchingProblem:
     """Families of few clips; every candidate has the price of a random cascade, some have none."""
     rng = random.Random(seed)
-    prices = random_problem(seed)
+    prices = random_problem(seed, restricted=False)
     families = []
     for number in range(rng.randint(1, 3)):
         count = rng.randint(1, most_clips)

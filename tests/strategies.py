@@ -115,22 +115,32 @@ def random_problem(
     max_devices: int = 8,
     max_cascades: int = 6,
     feasible: bool = True,
+    restricted: bool = True,
 ) -> CascadeProblem:
     """A problem that a seed decides; every task has a usable option unless asked otherwise.
 
     ``max_devices`` counts per node; ``feasible=False`` gives one task an appetite that no device
-    can satisfy.
+    can satisfy; ``restricted=False`` leaves out forbidden devices and pins, which a few have.
     """
     rng = random.Random(seed)
     problem = build_problem(
-        rng, max_nodes=max_nodes, max_devices=max_devices, max_cascades=max_cascades
+        rng,
+        max_nodes=max_nodes,
+        max_devices=max_devices,
+        max_cascades=max_cascades,
+        restricted=restricted,
     )
     problem = replace(problem, name=f"random_{seed}")
     return problem if feasible else _starve(problem, rng)
 
 
 def build_problem(
-    rng: random.Random, *, max_nodes: int = 4, max_devices: int = 8, max_cascades: int = 6
+    rng: random.Random,
+    *,
+    max_nodes: int = 4,
+    max_devices: int = 8,
+    max_cascades: int = 6,
+    restricted: bool = True,
 ) -> CascadeProblem:
     """A feasible problem from a random source."""
     cluster = random_cluster(rng, max_nodes=max_nodes, max_devices=max_devices)
@@ -140,13 +150,18 @@ def build_problem(
     for i in range(count):
         shape = rng.randrange(len(shapes))
         cascades.append(Cascade(id=f"c{i}", tasks=shapes[shape], label=f"shape{shape}"))
-    return CascadeProblem(
+    problem = CascadeProblem(
         name="random",
         cluster=cluster,
         cascades=tuple(cascades),
         cost_version="random",
         tail_us=rng.choice((0, 0, 0, rng.randint(1, 10**6))),
     )
+    if restricted and rng.random() < 0.2:
+        problem = _forbid(rng, problem)
+    if restricted and rng.random() < 0.2:
+        problem = _pin(rng, problem)
+    return problem
 
 
 def seeded_plan(problem: CascadeProblem, seed: int = 0) -> CascadePlan:
@@ -190,7 +205,34 @@ def renumber(problem: CascadeProblem, seed: int) -> CascadeProblem:
     cluster = replace(
         problem.cluster, name=f"renumbered{seed}", nodes=tuple(nodes), zone_links=turned
     )
-    return replace(problem, name=f"renumbered{seed}", cluster=cluster, cascades=tuple(cascades))
+    return _move_devices(problem, cluster, tuple(cascades), f"renumbered{seed}")
+
+
+def _move_devices(
+    problem: CascadeProblem, cluster: Cluster, cascades: tuple[Cascade, ...], name: str
+) -> CascadeProblem:
+    """A problem on a cluster whose node ``host-i`` was node i, with the devices' new numbers."""
+    number = {
+        old: new
+        for n, node in enumerate(cluster.nodes)
+        for old, new in zip(
+            problem.cluster.devices_of_node(int(node.name.removeprefix("host-"))),
+            cluster.devices_of_node(n),
+            strict=True,
+        )
+    }
+
+    def moved(task: Task) -> Task:
+        pin = task.allowed_devices
+        return replace(task, allowed_devices=pin and tuple(number[d] for d in pin))
+
+    return replace(
+        problem,
+        name=name,
+        cluster=cluster,
+        cascades=tuple(replace(c, tasks=tuple(map(moved, c.tasks))) for c in cascades),
+        forbidden_devices=tuple(number[d] for d in problem.forbidden_devices),
+    )
 
 
 # --------------------------------------------------------------------------------- strategies
@@ -290,6 +332,31 @@ def _make_one_usable(options: tuple[Option, ...], cluster: Cluster) -> tuple[Opt
     return (first, *rest)
 
 
+def _forbid(rng: random.Random, problem: CascadeProblem) -> CascadeProblem:
+    """The problem with some devices forbidden, as it was where a task could then run nowhere."""
+    count = problem.cluster.device_count
+    barred = rng.sample(range(count), rng.randint(0, count // 3))
+    return _if_usable(replace(problem, forbidden_devices=tuple(barred)), problem)
+
+
+def _pin(rng: random.Random, problem: CascadeProblem) -> CascadeProblem:
+    """The problem with all tasks of one name pinned, as it was where one could run nowhere."""
+    count = problem.cluster.device_count
+    pin = tuple(rng.sample(range(count), rng.randint(1, count)))
+    name = rng.choice([task.name for _, _, task in problem.tasks()])
+
+    def pinned(task: Task) -> Task:
+        return replace(task, allowed_devices=pin) if task.name == name else task
+
+    cascades = [replace(c, tasks=tuple(map(pinned, c.tasks))) for c in problem.cascades]
+    return _if_usable(replace(problem, cascades=tuple(cascades)), problem)
+
+
+def _if_usable(changed: CascadeProblem, problem: CascadeProblem) -> CascadeProblem:
+    usable = all(changed.usable_options(task) for _, _, task in changed.tasks())
+    return changed if usable else problem
+
+
 def _starve(problem: CascadeProblem, rng: random.Random) -> CascadeProblem:
     """The problem with one task whose options need more memory than any device has."""
     most = max(kind.memory_bytes for kind in problem.cluster.device_types.values())
@@ -312,15 +379,15 @@ def _random_group(
     rng: random.Random, problem: CascadeProblem, task: Task
 ) -> tuple[Option, tuple[int, ...]]:
     """A random usable option with random devices of one type, in random rank order."""
-    cluster = problem.cluster
+    cluster, counts = problem.cluster, problem.count_of_type(task)
     choices = [
         (option, name)
         for option in task.options
         for name, kind in cluster.device_types.items()
         if option.device_type in (None, name)
-        and cluster.count_of_type[name] >= option.degree
+        and counts[name] >= option.degree
         and kind.memory_bytes >= option.memory_bytes
     ]
     option, name = rng.choice(choices)
-    devices = [d.index for d in cluster.devices if d.device_type.name == name]
+    devices = [d for d in problem.devices_of(task) if cluster.devices[d].device_type.name == name]
     return option, tuple(rng.sample(devices, option.degree))

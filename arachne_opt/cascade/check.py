@@ -24,6 +24,8 @@ class Fault(enum.StrEnum):
     NO_DEVICES = "no-devices"
     REPEATED_DEVICE = "repeated-device"
     DEVICE_OUT_OF_RANGE = "device-out-of-range"
+    FORBIDDEN_DEVICE = "forbidden-device"
+    OUTSIDE_PIN = "outside-pin"
     MIXED_TYPES = "mixed-types"
     NO_SUCH_OPTION = "no-such-option"
     MEMORY = "memory"
@@ -105,6 +107,7 @@ class _Checker:
             text = f"no {_numbers(outside)}: the devices are 0 to {self.facts.device_count - 1}"
             yield Violation(code=Fault.DEVICE_OUT_OF_RANGE, where=where, text=text)
             return
+        yield from self.permission(p)
         kinds = self.facts.kinds(p.devices)
         if len(kinds) > 1:
             names = " and ".join(kind.name for kind in kinds)
@@ -112,6 +115,17 @@ class _Checker:
             yield Violation(code=Fault.MIXED_TYPES, where=where, text=text)
             return
         yield from self.option_fits(p)
+
+    def permission(self, p: Placement) -> Iterator[Violation]:
+        """The devices may be used: none is forbidden, all are those that the task is pinned to."""
+        where, forbidden = self.where(p), set(self.problem.forbidden_devices)
+        if barred := sorted(forbidden.intersection(p.devices)):
+            text = f"uses {_numbers(barred)}, which no task may use"
+            yield Violation(code=Fault.FORBIDDEN_DEVICE, where=where, text=text)
+        pin = self.problem.cascades[p.cascade].tasks[p.task].allowed_devices
+        if pin is not None and (outside := sorted(set(p.devices) - set(pin))):
+            text = f"uses {_numbers(outside)}, but is pinned to {_numbers(pin)}"
+            yield Violation(code=Fault.OUTSIDE_PIN, where=where, text=text)
 
     def option_fits(self, p: Placement) -> Iterator[Violation]:
         """The degree is an option on this type, and its memory fits."""

@@ -8,8 +8,16 @@ from arachne_opt.cascade.problem import PROBLEM_FORMAT, Cascade, CascadeProblem,
 from arachne_opt.cluster_file import cluster_from_dict, cluster_to_dict
 from arachne_opt.fields import Fields
 
-_TOP = ("format", "name", "cost_version", "tail_us", "cluster", "cascades")
-_TASK = ("name", "predecessors", "input_bytes", "options")
+_TOP = (
+    "format",
+    "name",
+    "cost_version",
+    "tail_us",
+    "forbidden_devices",
+    "cluster",
+    "cascades",
+)
+_TASK = ("name", "predecessors", "input_bytes", "allowed_devices", "options")
 _OPTION = ("degree", "duration_us", "memory_bytes", "device_type")
 
 
@@ -20,6 +28,7 @@ def problem_to_json(problem: CascadeProblem) -> dict[str, Any]:
         "name": problem.name,
         "cost_version": problem.cost_version,
         **({"tail_us": problem.tail_us} if problem.tail_us else {}),
+        **_devices("forbidden_devices", problem.forbidden_devices or None),
         "cluster": cluster_to_dict(problem.cluster),
         "cascades": [
             {"id": c.id, "label": c.label, "tasks": [_task_to_json(task) for task in c.tasks]}
@@ -48,6 +57,7 @@ def problem_from_json(value: object) -> CascadeProblem:
         cascades=tuple(cascades),
         cost_version=top.text("cost_version", ""),
         tail_us=top.integer("tail_us", 0),
+        forbidden_devices=top.integers("forbidden_devices"),
     )
 
 
@@ -65,8 +75,13 @@ def _task_to_json(task: Task) -> dict[str, Any]:
         "name": task.name,
         "predecessors": list(task.predecessors),
         "input_bytes": task.input_bytes,
+        **_devices("allowed_devices", task.allowed_devices),
         "options": options,
     }
+
+
+def _devices(key: str, devices: tuple[int, ...] | None) -> dict[str, list[int]]:
+    return {} if devices is None else {key: list(devices)}
 
 
 def _cascade(fields: Fields) -> Cascade:
@@ -87,6 +102,7 @@ def _task(fields: Fields) -> Task:
         options=tuple(options),
         predecessors=fields.integers("predecessors"),
         input_bytes=fields.integer("input_bytes", 0),
+        allowed_devices=fields.integers("allowed_devices") if "allowed_devices" in fields else None,
     )
 
 

@@ -41,6 +41,7 @@ class Simulation:
         busy_us: time that each device ran tasks.
         cross_node_groups: number of tasks whose group touches more than one node.
         peak_devices: most devices that ran at one time.
+        usable_devices: number of devices that are not forbidden.
     """
 
     makespan_us: int
@@ -48,11 +49,12 @@ class Simulation:
     busy_us: tuple[int, ...]
     cross_node_groups: int
     peak_devices: int
+    usable_devices: int
 
     @property
     def idle_share(self) -> float:
-        """Part of all device time until the makespan that no task used."""
-        return _idle(sum(self.busy_us), self.makespan_us * len(self.busy_us))
+        """Part of all usable device time until the makespan that no task used."""
+        return _idle(sum(self.busy_us), self.makespan_us * self.usable_devices)
 
     @property
     def idle_shares(self) -> tuple[float, ...]:
@@ -82,6 +84,7 @@ def simulate(problem: CascadeProblem, plan: CascadePlan) -> Simulation:
         busy_us=tuple(busy_us),
         cross_node_groups=sum(machine.facts.node_count(t.devices) > 1 for t in tasks),
         peak_devices=_peak(tasks),
+        usable_devices=machine.facts.device_count - len(problem.forbidden_devices),
     )
 
 
@@ -182,6 +185,11 @@ class _Machine:
             return f"the devices are 0 to {count - 1}, not {list(p.devices)}"
         kinds = self.facts.kinds(p.devices)
         task = self.problem.cascades[p.cascade].tasks[p.task]
+        barred = set(p.devices).intersection(self.problem.forbidden_devices)
+        if task.allowed_devices is not None:
+            barred |= set(p.devices).difference(task.allowed_devices)
+        if barred:
+            return f"{task.name} may not use the devices {sorted(barred)}"
         if len(kinds) > 1 or self.facts.option(task, p.degree, kinds[0].name) is None:
             return f"no option of degree {p.degree} on {' and '.join(k.name for k in kinds)}"
         return None

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from arachne_opt.cascade.problem import Cascade, CascadeProblem, Option, Task
+from arachne_opt.cascade.usable import without_devices
 from arachne_opt.cluster import Cluster, DeviceType
 from arachne_opt.costs.base import CostModel
 from arachne_opt.errors import InfeasibleError, InputError
@@ -25,6 +26,7 @@ def build_problem(
     *,
     degrees: Collection[int] | None = None,
     name: str | None = None,
+    forbidden_devices: Collection[int] = (),
 ) -> CascadeProblem:
     """The problem of placing an iteration on a cluster.
 
@@ -37,6 +39,7 @@ def build_problem(
         cost_model: prices the options.
         degrees: only these degrees; None allows all that the model offers.
         name: name of the problem; that of the iteration by default.
+        forbidden_devices: devices that take no part, neither in tasks nor in the tail.
 
     Raises:
         InputError: a degree that a task can never run at, with the legal ones.
@@ -45,15 +48,17 @@ def build_problem(
     """
     if degrees is not None:
         check_degrees(degrees, cost_model)
+    usable = without_devices(cluster, forbidden_devices)
     cascades = [
-        build_cascade(batch, cluster, cost_model, degrees) for batch in iteration.micro_batches
+        build_cascade(batch, usable, cost_model, degrees) for batch in iteration.micro_batches
     ]
     return CascadeProblem(
         name=name or iteration.name,
         cluster=cluster,
         cascades=tuple(cascades),
         cost_version=cost_model.version,
-        tail_us=cost_model.tail_us(cluster),
+        tail_us=cost_model.tail_us(usable),
+        forbidden_devices=tuple(forbidden_devices),
     )
 
 

@@ -30,7 +30,7 @@ def lower_bound(digest: Digest) -> int:
     best = deadline_bound(digest, [1] * len(digest.kind_names))
     if len(digest.kind_names) > 1:
         best = max(best, _priced_bound(digest))
-    return best
+    return max(best, pin_bound(digest))
 
 
 def chain_bound(digest: Digest) -> int:
@@ -47,6 +47,21 @@ def area_bound(digest: Digest, prices: Sequence[int]) -> int:
     """
     least = sum(min(prices[m.kind] * m.area_us for m in t.modes) for t in digest.tasks)
     return -(-least // _capacity(digest, prices))
+
+
+def pin_bound(digest: Digest) -> int:
+    """For a set S of devices: least device time of the tasks pinned inside S over |S|, rounded up.
+
+    T * |S| >= sum over tasks with allowed devices inside S of min over modes of degree * least_us,
+    for the sets that tasks are pinned to.
+    """
+    pins = {t.allowed for t in digest.tasks if t.allowed is not None}
+    best = 0
+    for devices in pins:
+        inside = [t for t in digest.tasks if t.allowed is not None and t.allowed <= devices]
+        area_us = sum(min(m.area_us for m in t.modes) for t in inside)
+        best = max(best, -(-area_us // len(devices)))
+    return best
 
 
 def deadline_bound(digest: Digest, prices: Sequence[int]) -> int:

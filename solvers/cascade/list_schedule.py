@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from arachne_opt.solvers.cascade.bounds import Pick, pareto_picks
 from arachne_opt.solvers.cascade.digest import Digest, Mode
-from arachne_opt.solvers.cascade.placement import best_group
+from arachne_opt.solvers.cascade.placement import best_group, free_for
 from arachne_opt.solvers.cascade.schedule import Run, Schedule, left_shift
 
 # Degrees are chosen for deadlines of the bound times these factors: tight ones first.
@@ -93,7 +93,7 @@ def decode(
         _, index = heapq.heappop(queue)
         task = digest.tasks[index]
         ready = max((ends[p] for p in task.predecessors), default=0)
-        choice = best_group(digest, free, ready, modes[index])
+        choice = best_group(digest, free_for(digest, index, free), ready, modes[index])
         late = _arrival(digest, index, ends, groups, choice.devices)
         ends[index] = choice.end_us + max(0, late - choice.start_us)
         groups[index] = choice.devices

@@ -12,6 +12,8 @@ from arachne_opt.units import scale_up
 # Groups over several nodes are sought among this many of the emptiest nodes, at this many times.
 _NODES_TRIED = 6
 _TIMES_TRIED = 5
+# When devices are free that a task may not use: later than anything ends.
+_NEVER_US = 1 << 60
 
 
 class Choice(NamedTuple):
@@ -23,8 +25,16 @@ class Choice(NamedTuple):
     devices: tuple[int, ...]
 
 
+def free_for(digest: Digest, task: int, free: Sequence[int]) -> Sequence[int]:
+    """When each device is free for a task: never, where a pin keeps the task from it."""
+    allowed = digest.tasks[task].allowed
+    if allowed is None:
+        return free
+    return [us if d in allowed else _NEVER_US for d, us in enumerate(free)]
+
+
 def best_group(digest: Digest, free: Sequence[int], ready_us: int, mode: Mode) -> Choice:
-    """The group of a mode that ends first, given when each device is free.
+    """The group of a mode that ends first, given when each device is free: see ``free_for``.
 
     Equal ends are decided by the idle time before the start: devices that become free last are
     taken first, so that those free early stay for others.

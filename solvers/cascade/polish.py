@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.placement import Choice, node_group
+from arachne_opt.solvers.cascade.placement import Choice, free_for, node_group
 from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order, left_shift
 
 # A second pass finds little, a third hardly anything.
@@ -52,8 +52,9 @@ def _groups(digest: Digest, schedule: Schedule, position: int) -> list[Choice]:
             free[d] = schedule.ends_us[earlier]
     task = digest.tasks[index]
     ready = max((schedule.ends_us[p] for p in task.predecessors), default=0)
+    open_us = free_for(digest, index, free)
     return [
-        node_group(node, free, ready, mode)
+        node_group(node, open_us, ready, mode)
         for mode in task.modes
         for node in digest.nodes
         if node.kind == mode.kind and node.size >= mode.degree

@@ -6,6 +6,7 @@ import time
 
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cascade.usable import usable_part
 from arachne_opt.errors import InfeasibleError
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest, binding_limits
@@ -25,6 +26,10 @@ def quick_plan(problem: CascadeProblem, *, patience_s: float = 0.05) -> tuple[Ca
     """
     if binding := binding_limits(problem):
         raise InfeasibleError("no plan exists: " + "; ".join(binding), where=problem.name)
+    if problem.forbidden_devices:
+        part = usable_part(problem)
+        plan, bound_us = quick_plan(part.problem, patience_s=patience_s)
+        return part.to_whole(plan), bound_us
     began_s = time.monotonic()
     digest = Digest(problem)
     bound_us = lower_bound(digest)

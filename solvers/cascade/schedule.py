@@ -110,4 +110,6 @@ def _is_group(digest: Digest, index: int, devices: Sequence[int]) -> bool:
     if len(known) != len(devices) or not known <= set(range(digest.device_count)):
         return False
     kinds = {digest.kind_of[d] for d in known}
+    if not digest.tasks[index].may_use(known):
+        return False
     return len(kinds) == 1 and digest.tasks[index].mode(len(known), kinds.pop()) is not None

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from arachne_opt.cascade.plan import CascadePlan, Placement
 from arachne_opt.cascade.problem import Cascade, CascadeProblem
+from arachne_opt.cascade.usable import usable_part
 from arachne_opt.cluster import Cluster, Node
 from arachne_opt.solvers.cascade.bounds import Pick
 from arachne_opt.solvers.cascade.digest import Digest, Mode, binding_limits
 from arachne_opt.solvers.cascade.list_schedule import cascade_fronts, decode, modes_for_deadline
-from arachne_opt.solvers.cascade.placement import best_group
+from arachne_opt.solvers.cascade.placement import best_group, free_for
 from arachne_opt.solvers.cascade.schedule import Run, Schedule, in_start_order, left_shift, to_plan
 
 # Deadlines for degrees on a changed cluster, as multiples of the old makespan to scale.
@@ -66,6 +67,10 @@ def warm_start(problem: CascadeProblem, near: Planned) -> CascadePlan | None:
     """
     if binding_limits(problem):
         return None
+    if problem.forbidden_devices:
+        part = usable_part(problem)
+        plan = warm_start(part.problem, near)
+        return None if plan is None else part.to_whole(plan)
     digest = Digest(problem)
     wishes = _wishes(digest, near, device_map(near.problem.cluster, problem.cluster))
     modes = [wish.mode for wish in wishes]
@@ -163,6 +168,8 @@ def _wish(
     if kind not in digest.kind_names:
         return None
     mode = digest.tasks[index].mode(placement.degree, digest.kind_names.index(kind))
+    if group is not None and not digest.tasks[index].may_use(group):
+        group = None
     return None if mode is None else _Wish(mode, group, placement.start_us)
 
 
@@ -219,7 +226,7 @@ def _with_groups(digest: Digest, wishes: list[_Wish]) -> Schedule:
         ready = max((ends[p] for p in digest.tasks[index].predecessors), default=0)
         mode, devices, _ = wishes[index]
         if devices is None:
-            devices = best_group(digest, free, ready, mode).devices
+            devices = best_group(digest, free_for(digest, index, free), ready, mode).devices
         start = max(ready, *(free[d] for d in devices))
         ends[index] = start + digest.duration_us(index, devices)
         for d in devices:

@@ -69,6 +69,25 @@ def leave_the_cluster(problem, plan, rng):
     return problem, swap(plan, i, devices=(*plan.placements[i].devices[1:], outside))
 
 
+def forbid_a_used_device(problem, plan, rng):
+    device = rng.choice(rng.choice(plan.placements).devices)
+    need(problem.cluster.device_count - len(problem.forbidden_devices) > 1)
+    barred = (*problem.forbidden_devices, device)
+    return replace(problem, forbidden_devices=barred), plan
+
+
+def pin_a_task_elsewhere(problem, plan, rng):
+    p = rng.choice(plan.placements)
+    others = [d for d in range(problem.cluster.device_count) if d not in p.devices]
+    need(others)
+    pin = tuple(sorted({*others, *p.devices[1:]}))
+    cascades = list(problem.cascades)
+    tasks = list(cascades[p.cascade].tasks)
+    tasks[p.task] = replace(tasks[p.task], allowed_devices=pin)
+    cascades[p.cascade] = replace(cascades[p.cascade], tasks=tuple(tasks))
+    return replace(problem, cascades=tuple(cascades)), plan
+
+
 def mix_types(problem, plan, rng):
     need(len(problem.cluster.device_types) > 1)
     i = rng.randrange(len(plan.placements))
@@ -182,6 +201,8 @@ PLANTED = {
     take_no_device: Fault.NO_DEVICES,
     repeat_a_device: Fault.REPEATED_DEVICE,
     leave_the_cluster: Fault.DEVICE_OUT_OF_RANGE,
+    forbid_a_used_device: Fault.FORBIDDEN_DEVICE,
+    pin_a_task_elsewhere: Fault.OUTSIDE_PIN,
     mix_types: Fault.MIXED_TYPES,
     take_another_degree: Fault.NO_SUCH_OPTION,
     need_more_memory: Fault.MEMORY,

@@ -56,8 +56,9 @@ def test_busy_and_idle_time_add_up(case):
     simulation = simulate(problem, plan)
     work_us = sum(len(t.devices) * (t.end_us - t.start_us) for t in simulation.tasks)
     assert sum(simulation.busy_us) == work_us
-    count = problem.cluster.device_count
-    assert sum(simulation.idle_shares) / count == pytest.approx(simulation.idle_share)
+    usable = set(range(problem.cluster.device_count)) - set(problem.forbidden_devices)
+    idle = sum(simulation.idle_shares[d] for d in usable)
+    assert idle / len(usable) == pytest.approx(simulation.idle_share)
     assert all(-1e-12 <= share <= 1 for share in simulation.idle_shares)
 
 

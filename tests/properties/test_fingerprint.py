@@ -94,6 +94,8 @@ NEAR = Link(bandwidth_bytes_per_s=10**9)
 CHANGES = {
     "cost version": lambda p: replace(p, cost_version="v2"),
     "tail": lambda p: replace(p, tail_us=1),
+    "forbidden device": lambda p: replace(p, forbidden_devices=(3,)),
+    "pin": lambda p: with_task(p, 1, 0, allowed_devices=(0, 1)),
     "a cascade less": lambda p: replace(p, cascades=p.cascades[:1]),
     "degree": lambda p: with_option(p, degree=4),
     "duration": lambda p: with_option(p, duration_us=101),
@@ -127,6 +129,32 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_content_changes_it(problem, change):
     assert CHANGES[change](problem).fingerprint() != problem.fingerprint()
+
+
+def test_where_in_a_node_a_device_is_forbidden_or_pinned_counts(problem):
+    """Devices 0 and 1 share a NIC group, 0 and 4 lie on nodes in different zones."""
+
+    def prints(change):
+        return {change(problem, (d,)).fingerprint() for d in (0, 1, 4)}
+
+    assert len(prints(lambda p, d: replace(p, forbidden_devices=d))) == 3
+    assert len(prints(lambda p, d: with_task(p, 1, 0, allowed_devices=d))) == 3
+
+
+def test_equal_nodes_change_places_with_their_pins_and_forbidden_devices(problem):
+    same = in_one_zone(problem)
+
+    def limited(pin: int, barred: int) -> CascadeProblem:
+        return replace(with_task(same, 0, 1, allowed_devices=(pin,)), forbidden_devices=(barred,))
+
+    assert limited(2, 5).fingerprint() == limited(6, 1).fingerprint()
+    assert limited(2, 5).fingerprint() != limited(2, 1).fingerprint()
+
+
+def test_a_problem_without_restrictions_keeps_the_fingerprint_of_old(problem):
+    """Stored plans are found by it."""
+    assert set(problem.canonical()) == {"format", "cluster", "cascades", "cost_version"}
+    assert all(len(task) == 4 for cascade in problem.canonical()["cascades"] for task in cascade)
 
 
 NAMES = {

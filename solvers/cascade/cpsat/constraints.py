@@ -47,6 +47,19 @@ def add_type_capacity(v: Variables) -> None:
             v.model.add_cumulative([i for i, _ in rows], [k for _, k in rows], count)
 
 
+def add_pin_capacity(v: Variables) -> None:
+    """At any time the tasks pinned inside a set of devices use at most these: sum <= |set|."""
+    pins = {t.allowed for t in v.digest.tasks if t.allowed is not None}
+    for devices in sorted(pins, key=sorted):
+        rows = [
+            (interval, choice.mode.degree)
+            for task, choices, intervals in zip(v.digest.tasks, v.choices, v.intervals, strict=True)
+            for choice, interval in zip(choices, intervals, strict=True)
+            if task.allowed is not None and task.allowed <= devices
+        ]
+        v.model.add_cumulative([i for i, _ in rows], [k for _, k in rows], len(devices))
+
+
 def add_node_capacity(v: Variables) -> None:
     """At any time the groups on a node have at most its devices: sum of shares <= size."""
     for node in v.digest.nodes:

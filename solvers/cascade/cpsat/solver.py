@@ -14,6 +14,7 @@ from arachne_opt.solvers.cascade.cpsat.constraints import (
     add_equal_cascade_order,
     add_node_capacity,
     add_one_choice,
+    add_pin_capacity,
     add_precedence,
     add_type_capacity,
 )
@@ -73,6 +74,7 @@ def pooled_model(
     add_one_choice(v)
     add_precedence(v)
     add_type_capacity(v)
+    add_pin_capacity(v)
     if area_cut:
         add_area_cut(v)
     add_chain_cut(v)

@@ -80,7 +80,7 @@ def test_every_bound_holds_and_the_solver_reaches_the_optimum(seed):
 
 def test_the_deadline_bound_is_never_below_area_and_chain():
     for seed in range(30):
-        digest = Digest(random_problem(seed))
+        digest = Digest(random_problem(seed, restricted=False))
         ones = [1] * len(digest.kind_names)
         deadline = deadline_bound(digest, ones)
         assert deadline >= area_bound(digest, ones)
@@ -105,7 +105,7 @@ def test_the_deadline_bound_by_hand():
 
 def test_picks_rise_in_chain_and_fall_in_cost():
     for seed in range(20):
-        digest = Digest(random_problem(seed))
+        digest = Digest(random_problem(seed, restricted=False))
         for row in digest.cascades:
             picks = pareto_picks(digest, row, [1] * len(digest.kind_names))
             chains = [p.chain_us for p in picks]
@@ -116,7 +116,7 @@ def test_picks_rise_in_chain_and_fall_in_cost():
 
 def test_coarse_time_never_lifts_a_bound_above_a_known_plan():
     for seed in range(40, 52):
-        digest = Digest(random_problem(seed, max_cascades=4))
+        digest = Digest(random_problem(seed, max_cascades=4, restricted=False))
         plan = cascade_solver("list").solve(digest.problem, Limits())
         makespan = plan.objective_us
         for step in prove(digest, 1, lambda m=makespan: m + 1, lambda: Effort(seconds=0.3, seed=0)):
