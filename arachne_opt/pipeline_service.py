@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
     from arachne_opt.solvers.pipeline.base import PipelineCallback, PipelineResult
 
+# The solver of stored plans that were made from older ones, when the cluster changed.
+CHANGED_PLAN = "changed-plan"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineAnswer:
@@ -93,6 +96,40 @@ class PipelineService:
             result = _solve(problem, limits, solver, on_progress, should_stop, plan)
             answer = self._keep(problem, fingerprint, limits, result)
         return dataclasses.replace(answer, warm_from=start.source if start else "")
+
+    def keep_plan(
+        self,
+        problem: PipelineProblem,
+        plan: PipelinePlan,
+        limits: Limits,
+        *,
+        like: PipelineAnswer | None = None,
+    ) -> PipelineAnswer:
+        """Verifies and stores a plan that was made from another one, such as after a change.
+
+        Args:
+            problem: what it is for.
+            plan: with a node for every replica.
+            limits: under which it was made.
+            like: an answer to the same problem: its bound holds here too, and a plan that takes
+                as long is stored as found by the same solver.
+
+        Raises:
+            DisagreementError: the plan is illegal.
+        """
+        verdict = verify(problem, plan, price_plan(problem, plan).iteration_s)
+        record = _record_of_change(problem, plan, verdict, limits, like)
+        if self._store is not None:
+            record = self._store.add_plan(record)
+        return PipelineAnswer(
+            problem=problem,
+            plan=plan,
+            verdict=verdict,
+            record=record,
+            cached=False,
+            lookup_s=0.0,
+            result=like.result if like else None,
+        )
 
     def _look_up(
         self, problem: PipelineProblem, fingerprint: str, limits: Limits, solver: str
@@ -239,3 +276,36 @@ def _record(
     if result.interrupted:
         return dataclasses.replace(record, time_limit_s=result.wall_s)
     return record
+
+
+def _record_of_change(
+    problem: PipelineProblem,
+    plan: PipelinePlan,
+    verdict: Verdict,
+    limits: Limits,
+    like: PipelineAnswer | None,
+) -> PlanRecord:
+    from arachne_opt.solvers.pipeline.base import PipelineResult
+
+    iteration_s = verdict.price.iteration_s
+    if like is not None and like.record.objective_us == us_from_seconds(iteration_s):
+        return dataclasses.replace(
+            like.record,
+            id="",
+            created_at="",
+            problem=problem_to_json(problem),
+            plan=plan_to_json(plan),
+        )
+    bound_s = like.record.bound_us / US_PER_S if like else 0.0
+    result = PipelineResult(
+        status=Status.FEASIBLE,
+        plan=plan,
+        iteration_s=iteration_s,
+        cautious_s=verdict.price.cautious_s,
+        bound_s=min(bound_s, iteration_s),
+        solver=CHANGED_PLAN,
+        seed=limits.seed,
+        wall_s=like.record.wall_s if like else 0.0,
+        versions=dict(like.record.versions) if like else {},
+    )
+    return _record(problem, problem.fingerprint(), limits, result, plan, iteration_s)

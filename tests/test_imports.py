@@ -22,7 +22,21 @@ ALLOWED = {
     "importers": {"domain", "costs"},
     "report": {"domain", "costs"},
 }
-ABOVE = {"bench", "companion", "service", "plan_ahead", "plan_process", "plan_worker", "cli", "__main__"}
+ABOVE = {
+    "__main__",
+    "bench",
+    "cli",
+    "companion",
+    "kept_plans",
+    "pipeline_service",
+    "plan_ahead",
+    "plan_process",
+    "plan_worker",
+    "replanning",
+    "replanning_cascades",
+    "service",
+    "warm_starts",
+}
 HEAVY = ("torch", "diffusers", "ortools", "pulp", "highspy", "sqlalchemy", "alembic", "pandas")
 
 

@@ -19,6 +19,7 @@ TABLE = {
     "workload": ("arachne_opt.cli.workload:workload", "Read clips and group them."),
     "profile": ("arachne_opt.cli.profile:profile", "Measure tasks on the devices at hand."),
     "solve": ("arachne_opt.cli.solve:solve", "Plan iterations, with a proven gap."),
+    "replan": ("arachne_opt.cli.replan:replan", "Plan again for a cluster that has changed."),
     "plans": ("arachne_opt.cli.plans:plans", "List, show, compare and keep plans."),
     "clusters": ("arachne_opt.cli.clusters:clusters", "Compare clusters that plans are for."),
     "runs": ("arachne_opt.cli.runs:runs", "List and show replays."),
