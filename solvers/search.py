@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -22,6 +24,7 @@ from arachne_opt.solvers.cascade.list_schedule import (
     priorities,
 )
 from arachne_opt.solvers.cascade.neighbourhood import Neighbourhood
+from arachne_opt.solvers.cascade.pod_helper import Helper, Job, start_helpers, trial_s
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.proof import Proof, prove
 from arachne_opt.solvers.cascade.schedule import Schedule
@@ -50,6 +53,9 @@ _RUN_UNITS = 0.1
 # the bound times the target.
 _LARGE_NODES, _LARGE_CASCADES = 10, 14
 _POD_SHARE, _POD_TRIAL, _MERGE_SHARE, _POD_TARGET = 0.1, 0.06, 0.2, 1.03
+# Rest while helpers hold all pods. Beside helpers proofs take this share of the limit: on large
+# problems more time raises no bound, but takes a core from a helper.
+_PAUSE_S, _LARGE_PROOF_SHARE = 0.005, 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +168,8 @@ class Search:
 
     def _prove_then_improve(self, stop: threading.Event) -> None:
         if self._parts.proofs:
-            self._prove(stop, self._limits.time_limit_s)
+            share = _LARGE_PROOF_SHARE if self._large else 1.0
+            self._prove(stop, share * self._limits.time_limit_s)
         # On large problems one neighbourhood is too small to matter.
         while self._parts.neighbourhoods and not self._large and not stop.is_set():
             self._improve(stop)
@@ -208,20 +215,57 @@ class Search:
         """Decomposition until the end: pods first, then trades and mergers between them."""
         limit = self._limits.time_limit_s
         tasks = len(self._digest.tasks)
-        pods = Pods(self._digest, round(self._best.bound_us * _POD_TARGET), self._limits.seed)
-        pods.start(lambda count: self._spent(_POD_SHARE * limit * count / tasks))
-        if not pods.pods:
-            return
-        self._best.offer(pods.schedule(), "pods")
-        begin = self._spent_squared
-        while not self._over() and len(pods.pods) > 1:
-            step = pods.merge if self._chance.random() < _MERGE_SHARE else pods.trade
-            if step(begin) and not self._clock.stopped():
+        target_us = round(self._best.bound_us * _POD_TARGET)
+        helpers = self._helpers(target_us)
+        try:
+            pods = Pods(self._digest, target_us, self._limits.seed)
+            pods.start(lambda count: self._spent(_POD_SHARE * limit * count / tasks))
+            if pods.pods:
                 self._best.offer(pods.schedule(), "pods")
+            while not self._over() and len(pods.pods) > 1:
+                self._share_pods(pods, helpers)
+                self._improve_pods(pods, helpers)
+        finally:
+            for helper in helpers:
+                helper.close()
 
-    def _spent_squared(self, tasks: int) -> Spent:
-        """Annealing of a pod: longer by the square of its tasks."""
-        return self._spent(_POD_TRIAL * (0.1 + (tasks / 8) ** 2))
+    def _helpers(self, target_us: int) -> list[Helper]:
+        """A process for every further worker; they start while the pods are made."""
+        limits = self._limits
+        count = 0 if limits.deterministic else limits.workers - 1
+        return start_helpers(self._digest, target_us, limits.seed, count)
+
+    def _share_pods(self, pods: Pods, helpers: Sequence[Helper]) -> None:
+        """Takes what the helpers have found and gives them the slowest pods to work on."""
+        found = [entry for helper in helpers for entry in helper.answers()]
+        for job, fresh in found:
+            pods.replace((job.slow, job.other), fresh)
+        if found:
+            self._best.offer(pods.schedule(), "pods")
+        for helper in helpers:
+            while helper.wants():
+                busy = [pod for other in helpers for pod in other.busy]
+                pair = pods.slowest_and_another(busy)
+                # Two pods are left for this process.
+                if pair is None or len(pods.pods) < len(busy) + 4:
+                    break
+                joined = self._chance.random() < _MERGE_SHARE
+                helper.send(Job(*pair, joined, _POD_TRIAL))
+
+    def _improve_pods(self, pods: Pods, helpers: Sequence[Helper]) -> None:
+        """One trade or merger in this process."""
+        pair = pods.slowest_and_another([pod for helper in helpers for pod in helper.busy])
+        if pair is None:
+            time.sleep(_PAUSE_S)
+            return
+        joined = self._chance.random() < _MERGE_SHARE
+        fresh = pods.improved(*pair, self._spent_on_pod, joined=joined)
+        if fresh is not None and not self._clock.stopped():
+            pods.replace(pair, fresh)
+            self._best.offer(pods.schedule(), "pods")
+
+    def _spent_on_pod(self, tasks: int) -> Spent:
+        return self._spent(trial_s(_POD_TRIAL, tasks))
 
     def _in_turn(self) -> None:
         """The same parts one after the other, for one worker or equal results."""

@@ -7,7 +7,7 @@ annealed, and then the slowest pod trades cascades with others as long as that s
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -207,44 +207,61 @@ class Pods:
 
     def trade(self, begin: Begin) -> bool:
         """Tries one exchange between the slowest pod and another; says whether it helped."""
-        slow, other = self._slowest_and_another()
-        if slow == other:
-            return False
-        rows = self._exchange(self.pods[slow], self.pods[other])
-        limit = self.pods[slow].makespan_us
-        fresh = []
-        for pod, row in zip((self.pods[slow], self.pods[other]), rows, strict=True):
-            made = self._solve(pod.nodes, row, begin(len(pod.runs)), pod.runs, limit)
-            if made is None:
-                return False
-            fresh.append(made)
-        self.pods[slow], self.pods[other] = fresh
-        return True
+        return self._attempt(begin, joined=False)
 
     def merge(self, begin: Begin) -> bool:
         """Tries to shorten the slowest pod by joining it with another for good."""
-        slow, other = self._slowest_and_another()
-        a, b = self.pods[slow], self.pods[other]
-        nodes = tuple(sorted({*a.nodes, *b.nodes}))
-        if slow == other or sum(self._digest.nodes[n].size for n in nodes) > self._most_devices:
+        return self._attempt(begin, joined=True)
+
+    def _attempt(self, begin: Begin, *, joined: bool) -> bool:
+        pair = self.slowest_and_another()
+        if pair is None:
             return False
+        fresh = self.improved(*pair, begin, joined=joined)
+        if fresh is not None:
+            self.replace(pair, fresh)
+        return fresh is not None
+
+    def replace(self, old: Sequence[Pod], fresh: Sequence[Pod]) -> None:
+        """Puts new pods in the place of old ones."""
+        self.pods = [pod for pod in self.pods if pod not in old] + list(fresh)
+
+    def improved(
+        self, slow: Pod, other: Pod, begin: Begin, *, joined: bool
+    ) -> tuple[Pod, ...] | None:
+        """Two pods after an exchange, or joined, all faster than the slow one; None if not."""
+        return self._joined(slow, other, begin) if joined else self._traded(slow, other, begin)
+
+    def _traded(self, slow: Pod, other: Pod, begin: Begin) -> tuple[Pod, ...] | None:
+        fresh: list[Pod] = []
+        for pod, row in zip((slow, other), self._exchange(slow, other), strict=True):
+            spent = begin(len(pod.runs))
+            made = self._solve(pod.nodes, row, spent, pod.runs, slow.makespan_us)
+            if made is None:
+                return None
+            fresh.append(made)
+        return tuple(fresh)
+
+    def _joined(self, a: Pod, b: Pod, begin: Begin) -> tuple[Pod, ...] | None:
+        nodes = tuple(sorted({*a.nodes, *b.nodes}))
+        if sum(self._digest.nodes[n].size for n in nodes) > self._most_devices:
+            return None
         runs = sorted((*a.runs, *b.runs), key=lambda run: self._position(a, b, run))
         cascades = tuple(sorted((*a.cascades, *b.cascades)))
-        joined = self._solve(nodes, cascades, begin(2 * len(runs)), runs, a.makespan_us)
-        if joined is None:
-            return False
-        self.pods = [p for p in self.pods if p not in (a, b)] + [joined]
-        return True
+        made = self._solve(nodes, cascades, begin(2 * len(runs)), runs, a.makespan_us)
+        return None if made is None else (made,)
 
     def _position(self, a: Pod, b: Pod, run: Run) -> tuple[float, int]:
         runs = a.runs if run in a.runs else b.runs
         return runs.index(run) / len(runs), run[0]
 
-    def _slowest_and_another(self) -> tuple[int, int]:
-        """Numbers of the slowest pod and of another one, more likely a fast one."""
-        ranked = sorted(range(len(self.pods)), key=lambda g: self.pods[g].makespan_us)
-        slow = ranked.pop()
-        return slow, ranked[int(len(ranked) * self._random.random() ** 2)] if ranked else slow
+    def slowest_and_another(self, busy: Collection[Pod] = ()) -> tuple[Pod, Pod] | None:
+        """The slowest pod that is not busy and another one, more likely a fast one."""
+        idle = [pod for pod in self.pods if pod not in busy]
+        if len(idle) < 2:
+            return None
+        ranked = sorted(idle, key=lambda pod: pod.makespan_us)
+        return ranked.pop(), ranked[int(len(ranked) * self._random.random() ** 2)]
 
     def _exchange(self, slow: Pod, other: Pod) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Both pods' cascades after the most levelling of some random exchanges."""

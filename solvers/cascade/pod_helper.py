@@ -1,0 +1,171 @@
+"""Trades and mergers of pods in a process of its own, beside those of the main process.
+
+Pods are annealed in Python, so that threads would share one core. The process is a fresh
+interpreter that imports nothing but this search: the caller may be a script without a main guard,
+a thread, or a process with torch in it, which neither fork nor multiprocessing's spawn is fit for.
+It ends with its input, so that it never outlives its parent.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.solvers.cascade.annealing import Spent
+from arachne_opt.solvers.cascade.digest import Digest
+from arachne_opt.solvers.cascade.pods import Pod, Pods
+
+# The interpreter is isolated and takes its path from its parent: no working folder, no variables.
+_BOOT = """
+import pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+from arachne_opt.solvers.cascade.pod_helper import serve
+serve()
+"""
+# Jobs sent ahead, so that the process has one while the main process is busy.
+_AHEAD = 2
+
+
+class Job(NamedTuple):
+    """Two pods to improve within a time that grows from a unit by the square of the tasks."""
+
+    slow: Pod
+    other: Pod
+    joined: bool
+    unit_s: float
+
+
+class Helper:
+    """The process as its parent sees it; one that fails to work is left alone.
+
+    Jobs and answers travel in the same order.
+    """
+
+    def __init__(self, problem: CascadeProblem, target_us: int, seed: int) -> None:
+        self._jobs: list[Job] = []
+        self._answers: SimpleQueue[tuple[Pod, ...] | None] = SimpleQueue()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _BOOT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # Ctrl-C is for the parent, who ends the process.
+            start_new_session=True,
+        )
+        self._works = True
+        # A large problem fills the pipe until the new interpreter reads: never wait for that.
+        self._outbox: SimpleQueue[object] = SimpleQueue()
+        self._outbox.put(list(sys.path))
+        self._outbox.put((problem, target_us, seed))
+        self._threads = [threading.Thread(target=f, daemon=True) for f in (self._read, self._write)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def busy(self) -> tuple[Pod, ...]:
+        """Pods of jobs without an answer yet."""
+        return tuple(pod for job in self._jobs for pod in (job.slow, job.other))
+
+    def wants(self) -> bool:
+        """Whether another job should be sent."""
+        return self._works and len(self._jobs) < _AHEAD
+
+    def send(self, job: Job) -> None:
+        """Hands a job over."""
+        self._jobs.append(job)
+        self._outbox.put(job)
+
+    def answers(self) -> list[tuple[Job, tuple[Pod, ...]]]:
+        """Jobs that have succeeded since the last call, with their new pods."""
+        out = []
+        while True:
+            try:
+                fresh = self._answers.get_nowait()
+            except Empty:
+                break
+            job = self._jobs.pop(0)
+            if fresh is not None:
+                out.append((job, fresh))
+        if not self._works:
+            self._jobs.clear()
+        return out
+
+    def close(self) -> None:
+        """Ends the process at once and collects it."""
+        self._works = False
+        self._process.kill()
+        self._process.wait()
+        self._outbox.put(None)
+        for thread in self._threads:
+            thread.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            try:
+                pipe.close()
+            except OSError:  # what was still to be written has no reader any more
+                continue
+
+    def _write(self) -> None:
+        assert self._process.stdin is not None
+        try:
+            while (value := self._outbox.get()) is not None:
+                pickle.dump(value, self._process.stdin)
+                self._process.stdin.flush()
+        except OSError:
+            self._works = False
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        try:
+            while True:
+                self._answers.put(pickle.load(self._process.stdout))
+        except (EOFError, OSError, pickle.UnpicklingError):
+            self._works = False
+
+
+def start_helpers(digest: Digest, target_us: int, seed: int, count: int) -> list[Helper]:
+    """So many helpers, none where this interpreter cannot be started a second time."""
+    if not sys.executable or getattr(sys, "frozen", False):
+        return []
+    try:
+        return [Helper(digest.problem, target_us, seed + 1 + k) for k in range(count)]
+    except OSError:
+        return []
+
+
+def serve() -> None:
+    """Answers jobs from the standard input until it ends."""
+    # Whatever prints must not print into the answers.
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    problem, target_us, seed = pickle.load(sys.stdin.buffer)
+    pods = Pods(Digest(problem), target_us, seed)
+    try:
+        while True:
+            job: Job = pickle.load(sys.stdin.buffer)
+
+            def begin(tasks: int, unit_s: float = job.unit_s) -> Spent:
+                return _timer(trial_s(unit_s, tasks))
+
+            pickle.dump(pods.improved(job.slow, job.other, begin, joined=job.joined), out)
+            out.flush()
+    except (EOFError, BrokenPipeError):
+        # The parent has ended or hung up. Nothing is left to be flushed into a pipe without end.
+        os._exit(0)
+
+
+def trial_s(unit_s: float, tasks: int) -> float:
+    """Length of a pod's annealing: by the square of its tasks."""
+    return unit_s * (0.1 + (tasks / 8) ** 2)
+
+
+def _timer(length_s: float) -> Spent:
+    begin = time.monotonic()
+    return lambda _placed: (time.monotonic() - begin) / length_s
