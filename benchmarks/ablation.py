@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generated import checked, conditions, generated_problems, problem_options, run
+from generated import checked, conditions, generated_problems, limits_of, problem_options, run
 
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
@@ -37,7 +37,7 @@ def main() -> None:
     """Solves every problem with every variant and prints a row for each variant."""
     options = _options()
     problems = _problems(options)
-    limits = Limits(time_limit_s=options.time_limit, seed=options.seed, workers=options.workers)
+    limits = limits_of(options)
     print(conditions(options))
     print(f"{len(problems)} problems, {limits.time_limit_s:g} s each")
     found: dict[str, list[tuple[int, int]]] = {name: [] for name in VARIANTS}

@@ -23,6 +23,7 @@ from arachne_opt.importers.durations import read_durations
 from arachne_opt.models import model_spec
 from arachne_opt.solvers.base import Limits, Result
 from arachne_opt.solvers.registry import cascade_solver
+from arachne_opt.workload import Iteration
 from arachne_opt.workload_generator import generate_workload
 
 NODE_DEVICES = 8
@@ -36,6 +37,11 @@ def problem_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus-per-batch", type=int, default=4, help="GPUs over micro-batches")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="one worker, and limits in units of work: figures that no other load changes",
+    )
 
 
 def run(main: Callable[[], None]) -> None:
@@ -47,12 +53,23 @@ def run(main: Callable[[], None]) -> None:
         sys.exit(error.exit_code)
 
 
+def limits_of(options: argparse.Namespace) -> Limits:
+    """The limits of every solve."""
+    return Limits(
+        time_limit_s=options.time_limit,
+        seed=options.seed,
+        workers=options.workers,
+        deterministic=options.deterministic,
+    )
+
+
 def conditions(options: argparse.Namespace) -> str:
     """Where and how the figures were made."""
     costs = options.durations.name if options.durations else f"analytic, {options.model}"
+    workers = "deterministic" if options.deterministic else f"{options.workers} workers"
     return (
         f"costs: {costs}; {options.device_type} on nodes of {NODE_DEVICES}; a micro-batch for "
-        f"every {options.gpus_per_batch} GPUs; {options.workers} workers, {os.cpu_count()} cores, "
+        f"every {options.gpus_per_batch} GPUs; {workers}, {os.cpu_count()} cores, "
         f"load {os.getloadavg()[0]:.1f}, seed {options.seed}, {datetime.date.today()}, "
         f"arachne-opt {__version__}"
     )
@@ -63,17 +80,33 @@ def generated_problems(
 ) -> tuple[CascadeProblem, ...]:
     """Iterations of a mixture on so many devices, all micro-batches full."""
     cluster = read_cluster(_shorthand(options.device_type, devices))
+    costs = costs_for(cluster, options)
+    return tuple(
+        build_problem(it, cluster, costs, name=f"{mixture}-{devices}-{it.name}")
+        for it in generated_iterations(mixture, devices, iterations, options)
+    )
+
+
+def generated_iterations(
+    mixture: str, devices: int, iterations: int, options: argparse.Namespace
+) -> tuple[Iteration, ...]:
+    """Iterations of a mixture for so many devices."""
     workload = generate_workload(
         mixture,
         iterations=iterations,
         cascades=max(1, devices // options.gpus_per_batch),
         seed=options.seed,
     )
-    costs = _costs(cluster, options)
-    return tuple(
-        build_problem(it, cluster, costs, name=f"{mixture}-{devices}-{it.name}")
-        for it in workload.iterations
-    )
+    return workload.iterations
+
+
+def costs_for(cluster: Cluster, options: argparse.Namespace) -> CostModel:
+    """Published durations where they are asked for, else analytic costs."""
+    model = model_spec(options.model)
+    if options.durations is None:
+        return analytic_for_cluster(model, cluster)
+    rows = read_durations(options.durations, model=model.name, device_type=options.device_type)
+    return TableCostModel.from_measurements(model, rows)
 
 
 def checked(problem: CascadeProblem, solver: str, limits: Limits) -> Result:
@@ -88,11 +121,3 @@ def _shorthand(device_type: str, devices: int) -> str:
     nodes, rest = divmod(devices, NODE_DEVICES)
     whole = [f"{device_type}:{NODE_DEVICES}x{nodes}"] if nodes else []
     return ", ".join([*whole, *([f"{device_type}:{rest}"] if rest else [])])
-
-
-def _costs(cluster: Cluster, options: argparse.Namespace) -> CostModel:
-    model = model_spec(options.model)
-    if options.durations is None:
-        return analytic_for_cluster(model, cluster)
-    rows = read_durations(options.durations, model=model.name, device_type=options.device_type)
-    return TableCostModel.from_measurements(model, rows)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from generated import checked, conditions, generated_problems, problem_options, run
+from generated import checked, conditions, generated_problems, limits_of, problem_options, run
 
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.errors import MissingDependencyError
@@ -72,7 +72,7 @@ class Row:
 def main() -> None:
     """Runs the comparison, prints the table and draws the picture."""
     options = _options()
-    limits = Limits(time_limit_s=options.time_limit, seed=options.seed, workers=options.workers)
+    limits = limits_of(options)
     print(conditions(options))
     print(f"{limits.time_limit_s:g} s for each of {options.iterations} iterations a row")
     print(
@@ -147,7 +147,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     axes.set_ylabel("reduction of iteration time, %")
     axes.set_title("Simulated iteration time against static frameworks")
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize="small")
+    figure.legend(loc="outside lower center", ncols=2, fontsize="small")
     figure.savefig(path, dpi=150)
     print(f"picture: {path}")
 

@@ -11,60 +11,98 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
-from generated import checked, conditions, generated_problems, problem_options, run
+from generated import (
+    checked,
+    conditions,
+    costs_for,
+    generated_iterations,
+    limits_of,
+    problem_options,
+    run,
+)
 
 from arachne_opt.cascade.plan import CascadePlan
-from arachne_opt.cascade.problem import CascadeProblem, Option, Task
-from arachne_opt.cluster import Cluster
+from arachne_opt.cascade.problem import CascadeProblem, Option
+from arachne_opt.cluster import Cluster, DeviceType
 from arachne_opt.cluster_file import read_cluster
+from arachne_opt.costs.base import CostModel
+from arachne_opt.costs.build import build_problem
 from arachne_opt.solvers.base import Limits
 from arachne_opt.units import PPM, format_seconds, scale_up
+from arachne_opt.workload import Iteration, MicroBatch
 
 FAST, SLOW = "H100-80", "A100-80"
+
+
+class SlowerCosts:
+    """Costs of fast devices for all types, times a factor for each.
+
+    Args:
+        costs: prices tasks on ``kind``.
+        kind: the fast type.
+        factors_ppm: by name of the type, in millionths.
+    """
+
+    def __init__(self, costs: CostModel, kind: DeviceType, factors_ppm: Mapping[str, int]) -> None:
+        self._costs = costs
+        self._kind = kind
+        self._factors_ppm = factors_ppm
+
+    def options(self, task: str, batch: MicroBatch, device_type: DeviceType) -> tuple[Option, ...]:
+        """Options of the fast type, slower by the factor of the type."""
+        ppm = self._factors_ppm[device_type.name]
+        return tuple(
+            dataclasses.replace(option, duration_us=scale_up(option.duration_us, ppm))
+            for option in self._costs.options(task, batch, self._kind)
+        )
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._costs, name)  # all but the durations is that of the fast type
 
 
 def main() -> None:
     """Solves every iteration four ways and prints a row for each."""
     options = _options()
-    limits = Limits(time_limit_s=options.time_limit, seed=options.seed, workers=options.workers)
+    limits = limits_of(options)
     print(conditions(options))
     print(f"16 {FAST} and 16 {SLOW}, {options.slower:g} times as slow; {limits.time_limit_s:g} s")
     print("iteration           both     gap  fast only  slow only  types ignored")
     wins = count = 0
     for mixture in options.mixtures:
-        for fast in generated_problems(mixture, 32, options.iterations, options):
-            both, rivals = compare(fast, options.slower, limits)
+        for iteration in generated_iterations(mixture, 32, options.iterations, options):
+            both, rivals = compare(iteration, options, limits)
             wins, count = wins + (both[0] < min(rivals)), count + 1
             cells = "".join(f"{format_seconds(us):>11}" for us in rivals)
             gap = 100 * (both[0] / both[1] - 1)
-            print(f"{fast.name:15} {format_seconds(both[0]):>9} {gap:5.1f} %{cells}", flush=True)
+            name = f"{mixture} {iteration.name}"
+            print(f"{name:15} {format_seconds(both[0]):>9} {gap:5.1f} %{cells}", flush=True)
     print(f"shorter than each of the three on {wins} of {count}")
 
 
 def compare(
-    fast: CascadeProblem, slower: float, limits: Limits
+    iteration: Iteration, options: argparse.Namespace, limits: Limits
 ) -> tuple[tuple[int, int], tuple[int, ...]]:
-    """(makespan, bound) on both types, and makespans of fast only, slow only, types ignored.
-
-    Args:
-        fast: the iteration on 32 fast devices.
-        slower: time on a slow device over that on a fast one.
-        limits: of every solve.
-    """
-    factors_ppm = {FAST: PPM, SLOW: round(PPM * slower)}
-    cluster = read_cluster(f"{FAST}:8x2, {SLOW}:8x2")
-    result = checked(_on(fast, cluster, factors_ppm), "portfolio", limits)
+    """(makespan, bound) on both types, and makespans of fast only, slow only, types ignored."""
+    factors_ppm = {FAST: PPM, SLOW: round(PPM * options.slower)}
+    fast_cluster = read_cluster(f"{FAST}:8x4")
+    kind = fast_cluster.device_types[FAST]
+    costs = SlowerCosts(costs_for(fast_cluster, options), kind, factors_ppm)
+    mixed = read_cluster(f"{FAST}:8x2, {SLOW}:8x2")
+    result = checked(_problem(iteration, mixed, costs), "portfolio", limits)
     assert result.objective_us is not None
     alone = [
-        _makespan_us(_on(fast, read_cluster(f"{kind}:8x2"), {kind: ppm}), limits)
-        for kind, ppm in factors_ppm.items()
+        checked(_problem(iteration, read_cluster(f"{name}:8x2"), costs), "portfolio", limits)
+        for name in factors_ppm
     ]
+    fast = _problem(iteration, fast_cluster, costs)
     ignored = checked(fast, "portfolio", limits).plan
     assert ignored is not None
-    figures = (*alone, charged_by_slowest_us(fast, ignored, cluster, factors_ppm))
-    return (result.objective_us, result.bound_us), figures
+    charged_us = charged_by_slowest_us(fast, ignored, mixed, factors_ppm)
+    figures = [us for r in alone if (us := r.objective_us) is not None]
+    return (result.objective_us, result.bound_us), (*figures, charged_us)
 
 
 def charged_by_slowest_us(
@@ -90,35 +128,9 @@ def charged_by_slowest_us(
     return max(free)
 
 
-def _on(
-    problem: CascadeProblem, cluster: Cluster, factors_ppm: Mapping[str, int]
-) -> CascadeProblem:
-    """The same cascades on another cluster, with a time factor for each of its device types."""
-
-    def options(task: Task) -> Sequence[Option]:
-        return [
-            dataclasses.replace(o, duration_us=scale_up(o.duration_us, ppm), device_type=kind)
-            for o in task.options
-            for kind, ppm in factors_ppm.items()
-            if o.degree <= cluster.count_of_type[kind]
-        ]
-
-    cascades = tuple(
-        dataclasses.replace(
-            cascade,
-            tasks=tuple(
-                dataclasses.replace(task, options=tuple(options(task))) for task in cascade.tasks
-            ),
-        )
-        for cascade in problem.cascades
-    )
-    return dataclasses.replace(problem, cluster=cluster, cascades=cascades)
-
-
-def _makespan_us(problem: CascadeProblem, limits: Limits) -> int:
-    makespan_us = checked(problem, "portfolio", limits).objective_us
-    assert makespan_us is not None
-    return makespan_us
+def _problem(iteration: Iteration, cluster: Cluster, costs: Any) -> CascadeProblem:  # noqa: ANN401
+    """The iteration on a cluster; ``costs`` is a cost model by delegation."""
+    return build_problem(iteration, cluster, costs)
 
 
 def _options() -> argparse.Namespace:

@@ -67,7 +67,9 @@ def main() -> None:
     costs = analytic_for_cluster(model_spec(options.model), base)
     dice = random.Random(options.seed)
     print(f"{options.model} on {options.cluster} before the change, {options.cascades} cascades,")
-    print(f"cold {options.time_limit:g} s, warm {options.warm_limit:g} s, {options.workers} workers,")
+    print(
+        f"cold {options.time_limit:g} s, warm {options.warm_limit:g} s, {options.workers} workers,"
+    )
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, seed {options.seed}")
     head = ("iteration", "nodes", "cold", "cold early", "warm start", "warm", "reached after")
     print("{:12} {:>5} {:>10} {:>10} {:>10} {:>10} {:>14}".format(*head))
@@ -101,7 +103,9 @@ def compare(
         solver = cascade_solver("portfolio")
         warm = solver.solve(after, short, on_progress=history.append, start_plan=start.plan)
     assert warm.objective_us is not None
-    good = [p for p in history if p.objective_us is not None and p.objective_us <= cold.objective_us]
+    good = [
+        p for p in history if p.objective_us is not None and p.objective_us <= cold.objective_us
+    ]
     early = [
         p.objective_us
         for p in cold_history
@@ -154,7 +158,12 @@ def _print(row: Row) -> None:
     times = [row.cold_us, row.early_us, row.start_us, row.warm_us]
     cells = [format_seconds(t) if t is not None else "-" for t in times]
     reached = "never" if row.reached_s is None else f"{row.reached_s:.2f} s"
-    print(f"{row.name:12} {row.change:+5d}", *(f"{c:>10}" for c in cells), f"{reached:>14}", flush=True)
+    print(
+        f"{row.name:12} {row.change:+5d}",
+        *(f"{c:>10}" for c in cells),
+        f"{reached:>14}",
+        flush=True,
+    )
 
 
 def _summary(rows: Sequence[Row]) -> None:
@@ -162,9 +171,15 @@ def _summary(rows: Sequence[Row]) -> None:
     in_time = sum(s <= 2 for s in reached)
     ratio = math.exp(statistics.fmean(math.log(r.start_us / r.cold_us) for r in rows))
     final = math.exp(statistics.fmean(math.log(r.warm_us / r.cold_us) for r in rows))
-    print(f"{len(rows)} changes: as good as cold after {statistics.median(reached):.2f} s (median),")
-    print(f"{in_time} of {len(rows)} within 2 s; start / cold {ratio:.4f}, warm / cold {final:.4f},")
-    print(f"start plan found and adapted in {1e3 * statistics.median(r.near_s for r in rows):.0f} ms")
+    print(
+        f"{len(rows)} changes: as good as cold after {statistics.median(reached):.2f} s (median),"
+    )
+    print(
+        f"{in_time} of {len(rows)} within 2 s; start / cold {ratio:.4f}, warm / cold {final:.4f},"
+    )
+    print(
+        f"start plan found and adapted in {1e3 * statistics.median(r.near_s for r in rows):.0f} ms"
+    )
 
 
 if __name__ == "__main__":

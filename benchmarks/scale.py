@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from generated import checked, conditions, generated_problems, problem_options, run
+from generated import checked, conditions, generated_problems, limits_of, problem_options, run
 
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.base import Limits, Progress, Result
@@ -54,7 +54,7 @@ def main() -> None:
         outcomes = []
         for problem in problems:
             with ProcessPoolExecutor(1, mp_context=context) as pool:
-                limits = _limits(options)
+                limits = limits_of(options)
                 work = pool.submit(solve_alone, problem, limits, moments, options.gap)
                 outcomes.append(work.result())
         _print(devices, len(problems[0].cascades), outcomes)
@@ -88,10 +88,6 @@ def _options() -> argparse.Namespace:
     if options.quick:
         options.sizes, options.iterations, options.time_limit = (128, 256), 1, 10.0
     return options
-
-
-def _limits(options: argparse.Namespace) -> Limits:
-    return Limits(time_limit_s=options.time_limit, seed=options.seed, workers=options.workers)
 
 
 def _gap(event: Progress) -> float:

@@ -44,7 +44,7 @@ def task(name: str, fast_us: dict[int, int], *, after: tuple[int, ...] = ()) -> 
 
 def solved(solver: str, cascades: tuple[Cascade, ...], where: Cluster) -> Result:
     problem = CascadeProblem(name="by hand", cluster=where, cascades=cascades)
-    result = cascade_solver(solver).solve(problem, Limits(time_limit_s=5))
+    result = cascade_solver(solver).solve(problem, Limits(time_limit_s=60))
     assert result.plan is not None
     assert result.objective_us is not None
     verify(problem, result.plan, result.objective_us)
