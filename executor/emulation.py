@@ -10,7 +10,7 @@ Public: ``EmulatedWork`` on the ranks; ``emulated_job`` and ``task_overheads`` n
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -50,10 +50,9 @@ class EmulatedWork:
         """Tokens of the right size, after the planned time."""
         import torch
 
-        self._occupy(placement, member, exchanges=1)
         batch, config = iteration.batch_of(placement.cascade), self._adapter.config
         size = (batch.size, config.token_count(batch.shape), config.carried_features)
-        return torch.zeros(size, device=self._adapter.device)
+        return _occupy(placement, member, lambda: torch.zeros(size, device=self._adapter.device))
 
     def cached(self, iteration: ReplayIteration, placement: Placement, member: Member) -> Tensor:
         """This rank's tokens of a micro-batch without an encode task."""
@@ -74,25 +73,14 @@ class EmulatedWork:
         step: int,
     ) -> Tensor:
         """A loss of zero and its gradient, after the planned time."""
-        self._occupy(placement, member, exchanges=_EXCHANGES)
-        return self.flush(carried_BnP)
+        return _occupy(placement, member, lambda: self._backward(carried_BnP))
 
-    def flush(self, tokens: Tensor) -> Tensor:
+    def _backward(self, tokens: Tensor) -> Tensor:
         """A backward pass through the parameters that gives no gradient."""
         weight, bias = self._adapter.transformer.parameters()
         loss = 0.0 * (tokens.sum() + weight.sum() + bias.sum())
         loss.backward()  # type: ignore[no-untyped-call]  # torch's stub
         return loss.detach()
-
-    def _occupy(self, placement: Placement, member: Member, exchanges: int) -> None:
-        """Takes the planned time from when the group is there, with some exchanges on the way."""
-        _meet(member)
-        start = time.perf_counter()
-        planned_s = (placement.end_us - placement.start_us) / 1e6
-        for number in range(1, exchanges + 1):
-            _sleep_until(start + planned_s * number / (exchanges + 1))
-            _exchange(member)
-        _sleep_until(start + planned_s)
 
 
 def emulated_job(
@@ -127,7 +115,9 @@ def emulated_job(
         for problem, plan, identity in zip(problems, plans, ids, strict=True)
     )
     model = ModelChoice(preset=name, emulated=True)
-    return ReplayJob(model=model, iterations=iterations, epochs=epochs, threads_per_rank=1)
+    return ReplayJob(
+        model=model, iterations=iterations, epochs=epochs, threads_per_rank=1, device="cpu"
+    )
 
 
 def scaled_plan(plan: CascadePlan, factor: float) -> CascadePlan:
@@ -167,13 +157,31 @@ def _stand_ins(problem: CascadeProblem) -> Iteration:
     return Iteration(name=problem.name, micro_batches=tuple(batches))
 
 
+def _occupy(placement: Placement, member: Member, work: Callable[[], Tensor]) -> Tensor:
+    """What the work gives, after the planned time from when the group is there.
+
+    Exchanges and the work are a part of that time, as they are in a training.
+    """
+    _meet(member)
+    start = time.perf_counter()
+    planned_s = (placement.end_us - placement.start_us) / 1e6
+    for number in range(1, _EXCHANGES + 1):
+        _sleep_until(start + planned_s * number / (_EXCHANGES + 1))
+        _exchange(member)
+    result = work()
+    _sleep_until(start + planned_s)
+    return result
+
+
 def _meet(member: Member) -> None:
-    """Returns when the whole group is here."""
-    import torch
+    """Returns when the whole group is here.
+
+    gloo's barrier takes a logarithm of rounds; its sums go round the whole group twice.
+    """
     import torch.distributed as dist
 
     if member.degree > 1:
-        dist.all_reduce(torch.zeros(1), group=member.group)
+        dist.barrier(group=member.group)
 
 
 def _exchange(member: Member) -> None:
