@@ -12,7 +12,7 @@ def fingerprint(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
 
 
-def plan_record(problem: str = "p", cascades: int = 3, **changes: Any) -> PlanRecord:
+def plan_record(problem: str = "p", /, cascades: int = 3, **changes: Any) -> PlanRecord:
     runs = [
         {"task": c, "stage": "dit", "sp": 1, "gpus": [c], "start_s": 0.0, "end_s": 43.699}
         for c in range(cascades)

@@ -33,7 +33,7 @@ def test_a_stored_plan_comes_back_as_it_was_given(store: PlanStore) -> None:
 
 def test_payloads_keep_unicode_numbers_and_the_order_of_keys(store: PlanStore) -> None:
     payload = {"z": "naïve – 影片 \u0001", "a": [0.1, -0.0, 1e-300, 2**53], "n": None, "t": True}
-    stored = store.add_plan(plan_record(problem="x", plan=payload, name="影片 'x' % \"y\""))
+    stored = store.add_plan(plan_record("x", plan=payload, name="影片 'x' % \"y\""))
     found = store.get_plan(stored.id)
     assert json.dumps(found.plan) == json.dumps(payload)
     assert found.name == "影片 'x' % \"y\""

@@ -98,6 +98,32 @@ def solve(url: str, key: str, seconds: str) -> None:
                 say("found")
 
 
+def plan_cascade(url: str, seconds: str) -> None:
+    """Plans a hard problem as a solving command does; prints how, with id and objective."""
+    from arachne_opt.cascade.problem import CascadeProblem
+    from arachne_opt.service import PlanService
+    from arachne_opt.solvers.base import Limits
+    from tests.strategies import even_cluster, two_stage
+
+    # Too many sizes that fit nowhere well: no proof within minutes.
+    cascades = tuple(
+        two_stage(f"c{s}", {1: s * 7 + 11}, {1: s * 113 + 5, 2: s * 61 + 9, 4: s * 37 + 3})
+        for s in range(1, 17)
+    )
+    problem = CascadeProblem(name="hard", cluster=even_cluster(2, 5), cascades=cascades)
+
+    once = itertools.count()
+    with PlanStore.open(url) as store:
+        say("ready")
+        answer = PlanService(store).plan_cascade(
+            problem,
+            Limits(time_limit_s=float(seconds)),
+            on_wait=lambda _: None if next(once) else say("waits"),
+        )
+        how = "found" if answer.cached else "solved"
+        say(f"{how} {answer.record.id} {answer.record.objective_us}")
+
+
 def store_until_killed(url: str, times: str, seed: str) -> None:
     """Starts writers and kills each at a random moment; prints what they knew to be stored."""
     dice = random.Random(int(seed))

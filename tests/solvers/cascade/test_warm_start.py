@@ -1,5 +1,6 @@
 """Plans made from those of near problems, and plans in milliseconds."""
 
+import random
 import subprocess
 import sys
 import time
@@ -13,9 +14,9 @@ from arachne_opt.cascade.usable import usable_part
 from arachne_opt.cascade.verify import verify
 from arachne_opt.errors import InfeasibleError
 from arachne_opt.solvers.cascade.bounds import lower_bound
-from arachne_opt.solvers.cascade.digest import Digest
+from arachne_opt.solvers.cascade.digest import Digest, binding_limits
 from arachne_opt.solvers.cascade.quick import quick_plan
-from arachne_opt.solvers.cascade.warm_start import Planned, nearest, warm_start
+from arachne_opt.solvers.cascade.warm_start import Planned, device_map, nearest, warm_start
 from tests.strategies import even_cluster, random_problem, seeded_plan, two_stage
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -82,12 +83,58 @@ def test_the_nearest_shares_most_cascades() -> None:
     assert nearest(wanted, []) is None
 
 
-def test_a_plan_for_another_cluster_is_no_start() -> None:
-    old = problem(shape("a", 1))
-    moved = replace(old, cluster=even_cluster(2, 4))
-    made = Planned(old, seeded_plan(old))
-    assert nearest(moved, [made]) is None
-    assert warm_start(moved, made) is None
+@pytest.mark.parametrize("seed", range(25))
+def test_lost_and_gained_nodes_give_legal_plans(seed: int) -> None:
+    made = planned(random_problem(seed, restricted=False), seed)
+    dice, nodes = random.Random(seed), list(made.problem.cluster.nodes)
+    if len(nodes) > 1 and dice.random() < 0.5:
+        del nodes[dice.randrange(len(nodes))]
+    else:
+        nodes.insert(0, replace(nodes[-1], name="new"))
+    zones = {node.zone for node in nodes}
+    links = made.problem.cluster.zone_links
+    cluster = replace(
+        made.problem.cluster,
+        nodes=tuple(nodes),
+        zone_links=tuple(z for z in links if set(z.zones) <= zones),
+    )
+    changed = replace(made.problem, cluster=cluster)
+    plan = warm_start(changed, made)
+    if binding_limits(changed):
+        assert plan is None
+    else:
+        assert plan is not None
+        verify(changed, plan, plan.makespan_us)
+
+
+def test_nodes_are_known_again_by_name_then_by_kind() -> None:
+    before = even_cluster(3, 2)
+    without_second = replace(before, nodes=(before.nodes[2], before.nodes[0]))
+    assert device_map(before, without_second) == {0: 2, 1: 3, 4: 0, 5: 1}
+    renamed = replace(before, nodes=tuple(replace(n, name=f"x{n.name}") for n in before.nodes))
+    assert device_map(before, renamed) == {d: d for d in range(6)}
+    first = before.nodes[0]
+    damaged = replace(first, nic_of_device=first.nic_of_device[:1])
+    assert device_map(before, replace(before, nodes=(damaged, *before.nodes[1:]))) == {
+        0: 0,
+        2: 1,
+        3: 2,
+        4: 3,
+        5: 4,
+    }
+
+
+def test_a_cascade_keeps_its_group_where_its_nodes_are_still_there() -> None:
+    old = CascadeProblem(
+        name="p", cluster=even_cluster(2, 4), cascades=(shape("a", 1), shape("b", 2))
+    )
+    plan = seeded_plan(old, 3)
+    grown = replace(
+        old.cluster, nodes=(*old.cluster.nodes, replace(old.cluster.nodes[0], name="n"))
+    )
+    made = warm_start(replace(old, cluster=grown), Planned(old, plan))
+    assert made is not None
+    assert made.makespan_us <= plan.makespan_us
 
 
 @pytest.mark.parametrize("seed", range(15))
