@@ -95,6 +95,7 @@ def replan(
     limits: Limits,
     *,
     horizon: int = USUAL_HORIZON,
+    event_s: float | None = None,
     use_cache: bool = True,
     should_stop: StopCheck | None = None,
 ) -> Replanned:
@@ -106,6 +107,7 @@ def replan(
         problem: the same task on the new cluster.
         limits: of the search.
         horizon: iterations until the next change, at the speed of the new plan.
+        event_s: time until the next change, in place of ``horizon`` where it is known.
         use_cache: a stored plan for the new cluster may be taken.
         should_stop: asked often; ends the search early.
 
@@ -123,6 +125,8 @@ def replan(
     best = _option(problem, answer.plan, held) if answer else kept
     if best is None:
         raise NoPlanError("the time limit passed before a plan", where=problem.name)
+    if event_s is not None:
+        horizon = int(event_s / best.iteration_s)
     choice = Choice.FORCED
     if kept is not None:
         pays = best.seconds(horizon) < kept.seconds(horizon)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from arachne_opt.cli.options import (
     OUTPUT,
@@ -26,7 +27,7 @@ from arachne_opt.units import format_seconds
 if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
     from arachne_opt.pipeline.plan import PipelinePlan, Stage
-    from arachne_opt.pipeline.problem import PipelineProblem
+    from arachne_opt.pipeline.problem import PipelineOptions, PipelineProblem
     from arachne_opt.pipeline_service import PipelineAnswer
     from arachne_opt.solvers.pipeline.base import PipelineProgress
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--profiles", type=click.Path(exists=True, file_okay=False), required=True)
 @click.option("--scenario", metavar="FILE:ID", help="A task of a scenario file.")
+@click.option("--trace", metavar="FILE:ID", help="Compare planners on a cluster that changes.")
 @click.option("--cluster", "pool", help="Devices: A100-40=32,V100-16=96 or A100-40=8+4+2+1.")
 @click.option("--gpus-per-node", default="4", show_default=True, help="One number, or by type.")
 @click.option("--model", help="Name of the model in the profiles.")
@@ -58,6 +60,8 @@ def pipeline(**options: Any) -> int:  # noqa: ANN401
       arachne solve pipeline --profiles FOLDER --cluster A100-40=32,V100-16=96 \\
         --gpus-per-node 4 --model OPT-350 --global-batch 1024
     """
+    if options["trace"] is not None:
+        return _trace(options)
     from arachne_opt.db.store import PlanStore
 
     problem = _problem(options)
@@ -74,15 +78,27 @@ def pipeline(**options: Any) -> int:  # noqa: ANN401
     return OUTSIDE_GAP if asked is not None and (gap is None or gap > asked) else 0
 
 
-def _problem(options: dict[str, Any]) -> PipelineProblem:
+def _trace(options: dict[str, Any]) -> int:
+    from arachne_opt.cli.trace import play_trace
+
+    source = click.get_current_context().get_parameter_source("time_limit_s")
+    given = source is not ParameterSource.DEFAULT
+    return play_trace(options, _choices(options), limit_given=given)
+
+
+def _choices(options: dict[str, Any]) -> PipelineOptions:
     from arachne_opt.pipeline.problem import PipelineOptions
 
-    choices = PipelineOptions(
+    return PipelineOptions(
         allow_excess=options["allow_excess"],
         recomputation=options["recompute"],
         zero1=options["zero1"],
         max_tp=options["max_tp"],
     )
+
+
+def _problem(options: dict[str, Any]) -> PipelineProblem:
+    choices = _choices(options)
     estimates, folder = options["allow_estimates"], Path(options["profiles"])
     if options["scenario"] is not None:
         from arachne_opt.importers.pipeline_scenarios import read_scenario
