@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 
 from arachne_opt import __version__
 from arachne_opt.cascade.plan import CascadePlan
@@ -13,16 +14,22 @@ from arachne_opt.solvers.base import Limits, ProgressCallback, Result, Status, S
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest, binding_limits
 from arachne_opt.solvers.cascade.list_schedule import list_schedules
+from arachne_opt.solvers.cascade.pods import is_large
 from arachne_opt.solvers.cascade.polish import polish
+from arachne_opt.solvers.cascade.quick import quick_plan
+from arachne_opt.solvers.cascade.room import Room
 from arachne_opt.solvers.cascade.schedule import from_plan, in_start_order, to_plan
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.pinned import PinnedSearch
+from arachne_opt.solvers.roomy import RoomySearch
 from arachne_opt.solvers.search import Parts, Search
 from arachne_opt.solvers.whole import to_whole, whole_progress
 
 # Share of the time for list scheduling, where all rules take longer.
 _LIST_SHARE = 0.1
+# Schedules made where the search starts with pods.
+_FEW_LISTS = 1
 
 
 def solve_cascade(
@@ -100,6 +107,18 @@ def _solve(
         start_plan = None if start_plan is None else part.from_whole(start_plan)
         told = on_progress and whole_progress(part, on_progress)
         return to_whole(part, _solve(part.problem, limits, clock, told, start_plan, name, parts))
+    if problem.resident_bytes and (room := Room(problem)).may_be_short():
+
+        def solve(
+            part: CascadeProblem,
+            within: Limits,
+            until: Clock,
+            told: ProgressCallback,
+            start: CascadePlan | None,
+        ) -> Result:
+            return _solve(part, within, until, told, start, name, parts)
+
+        return RoomySearch(room, limits, clock, solve, _quickly, on_progress).run(start_plan)
     digest = Digest(problem)
     best = Incumbent(digest, clock, on_progress)
     best.raise_bound(lower_bound(digest), "bounds")
@@ -107,7 +126,9 @@ def _solve(
     if start is not None:
         best.offer(in_start_order(digest, start), "start plan")
     if start is None or parts is None or parts.lists:
-        _offer_lists(digest, best, clock, limits)
+        # Pods begin with better schedules of their own.
+        few = parts is not None and parts.pods and is_large(digest)
+        _offer_lists(digest, best, clock, limits, _FEW_LISTS if few else None)
     if parts is not None and problem.pinned:
         # The other search does not know pins.
         PinnedSearch(digest, best, clock, limits, parts).run()
@@ -116,10 +137,17 @@ def _solve(
     return _finish(best, limits, clock, digest, name)
 
 
-def _offer_lists(digest: Digest, best: Incumbent, clock: Clock, limits: Limits) -> None:
-    for schedule in list_schedules(digest, best.bound_us):
+def _quickly(problem: CascadeProblem) -> CascadePlan:
+    return quick_plan(problem)[0]
+
+
+def _offer_lists(
+    digest: Digest, best: Incumbent, clock: Clock, limits: Limits, most: int | None
+) -> None:
+    for schedule in islice(list_schedules(digest, best.bound_us), most):
         best.offer(in_start_order(digest, schedule), "list")
-        if clock.over() or clock.wall_s() > _LIST_SHARE * limits.time_limit_s:
+        late = clock.wall_s() > _LIST_SHARE * limits.time_limit_s
+        if clock.over() or (late and not limits.deterministic):
             break
 
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.usable import usable_part
 from arachne_opt.errors import InputError
-from arachne_opt.solvers.base import CascadeSolver, Limits, ProgressCallback, Result, StopCheck
+from arachne_opt.solvers.base import (
+    CascadeSolver,
+    Limits,
+    ProgressCallback,
+    Result,
+    Status,
+    StopCheck,
+)
 from arachne_opt.solvers.baselines.deal import finish
 from arachne_opt.solvers.baselines.dynamic_cp import dynamic_cp
 from arachne_opt.solvers.baselines.flex_sp import flex_sp
@@ -24,6 +31,7 @@ from arachne_opt.solvers.baselines.uniform import (
     megatron_uniform,
 )
 from arachne_opt.solvers.cascade.digest import Digest, binding_limits
+from arachne_opt.solvers.cascade.room import Room
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.portfolio import (
     infeasible,
@@ -75,9 +83,13 @@ def _by_rule(
             return infeasible(limits, Clock(limits), name, binding)
         part = usable_part(problem)
         if part.problem.pinned:
-            # No rule of a peer knows pins.
+            # No rule of a peer knows pins, nor memory over time.
             return finish(Digest(part.problem), None, limits, name, time.perf_counter())
-        return to_whole(part, rule(part.problem, limits))
+        result = rule(part.problem, limits)
+        resident = part.problem.resident_bytes
+        if resident and result.plan and Room(part.problem).parked_where_short(result.plan):
+            result = replace(result, status=Status.NO_PLAN, plan=None, objective_us=None)
+        return to_whole(part, result)
 
     return {name: solve}
 

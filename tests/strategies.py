@@ -158,6 +158,8 @@ def build_problem(
         tail_us=rng.choice((0, 0, 0, rng.randint(1, 10**6))),
     )
     if restricted and rng.random() < 0.2:
+        problem = _count_residents(rng, problem)
+    if restricted and rng.random() < 0.2:
         problem = _forbid(rng, problem)
     if restricted and rng.random() < 0.2:
         problem = _pin(rng, problem)
@@ -337,6 +339,23 @@ def _forbid(rng: random.Random, problem: CascadeProblem) -> CascadeProblem:
     count = problem.cluster.device_count
     barred = rng.sample(range(count), rng.randint(0, count // 3))
     return _if_usable(replace(problem, forbidden_devices=tuple(barred)), problem)
+
+
+def _count_residents(rng: random.Random, problem: CascadeProblem) -> CascadeProblem:
+    """The problem with memory over time; options keep room for all that can be parked at once."""
+    parked = sum(task.input_bytes * len(set(task.predecessors)) for _, _, task in problem.tasks())
+    kinds = problem.cluster.device_types
+    room = min(kind.memory_bytes for kind in kinds.values()) - parked
+    if room <= 0:
+        return problem
+
+    def slim(task: Task) -> Task:
+        options = [replace(o, memory_bytes=min(o.memory_bytes, room)) for o in task.options]
+        return replace(task, options=tuple(options))
+
+    cascades = [replace(c, tasks=tuple(map(slim, c.tasks))) for c in problem.cascades]
+    resident = tuple((name, rng.randint(0, room)) for name in kinds)
+    return replace(problem, cascades=tuple(cascades), resident_bytes=resident)
 
 
 def _pin(rng: random.Random, problem: CascadeProblem) -> CascadeProblem:

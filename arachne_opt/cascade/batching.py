@@ -75,7 +75,7 @@ class BatchingProblem:
 
     Args:
         catalogue: a priced cascade per kind of micro-batch, whose ids do not matter.
-        tail_us: as in ``CascadeProblem``.
+        tail_us: as in ``CascadeProblem``, like ``resident_bytes``.
     """
 
     name: str
@@ -84,6 +84,7 @@ class BatchingProblem:
     catalogue: tuple[Cascade, ...]
     cost_version: str = ""
     tail_us: int = 0
+    resident_bytes: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.families:
@@ -152,6 +153,7 @@ class BatchingProblem:
             cascades=tuple(cascades),
             cost_version=self.cost_version,
             tail_us=self.tail_us,
+            resident_bytes=self.resident_bytes,
         )
 
     def batching_of(self, iteration: Iteration) -> Batching:
@@ -201,6 +203,7 @@ class BatchingProblem:
             "families": families,
             "cost_version": self.cost_version,
             **({"tail_us": self.tail_us} if self.tail_us else {}),
+            **({"resident_bytes": self.resident_bytes} if self.resident_bytes else {}),
         }
 
     def fingerprint(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from arachne_opt.cascade.facts import Facts
+from arachne_opt.cascade.memory import Span, memory_over_time
 from arachne_opt.cascade.plan import CascadePlan, Placement
 from arachne_opt.cascade.problem import CascadeProblem, Option
 from arachne_opt.units import PPM, US_PER_S, format_bytes
@@ -29,6 +30,7 @@ class Fault(enum.StrEnum):
     MIXED_TYPES = "mixed-types"
     NO_SUCH_OPTION = "no-such-option"
     MEMORY = "memory"
+    MEMORY_OVER_TIME = "memory-over-time"
     NEGATIVE_START = "negative-start"
     END_BEFORE_START = "end-before-start"
     TOO_SHORT = "too-short"
@@ -79,6 +81,8 @@ class _Checker:
         yield from self.completeness(known)
         yield from self.precedence(known)
         yield from self.overlaps(known)
+        if self.problem.resident_bytes:
+            yield from self.memory_over_time(known)
 
     def unknown(self, p: Placement) -> Violation | None:
         """The violation of a placement that names no task of the problem."""
@@ -202,6 +206,38 @@ class _Checker:
             text = f"starts at {_seconds(b.start_us)}, but {self.where(a)} holds "
             text += f"{_numbers(devices)} until {_seconds(a.end_us)}"
             yield Violation(code=Fault.OVERLAP, where=self.where(b), text=text)
+
+    def memory_over_time(self, known: list[Placement]) -> Iterator[Violation]:
+        """At any time resident part or task and parked results fit; one violation per device.
+
+        A task that is too large by itself is another violation.
+        """
+        spans = [
+            Span(
+                cascade=p.cascade,
+                task=p.task,
+                devices=tuple(dict.fromkeys(p.devices)),
+                start_us=p.start_us,
+                end_us=p.end_us,
+            )
+            for p in known
+            if p.end_us > p.start_us and self.option(p) is not None
+        ]
+        for device, uses in memory_over_time(self.problem, spans).items():
+            worst = max(
+                (use for use in uses if use.parked_bytes),
+                key=lambda use: use.total_bytes,
+                default=None,
+            )
+            kind = self.facts.node(device).device_type
+            if worst is None or worst.total_bytes <= kind.memory_bytes:
+                continue
+            names = " and ".join(self.name(s.cascade, s.task) for s in worst.running)
+            text = f"at {_seconds(worst.time_us)} it holds {format_bytes(worst.total_bytes)}: "
+            text += f"{format_bytes(worst.base_bytes)} of {names or 'what is resident'} and "
+            text += f"{format_bytes(worst.parked_bytes)} of parked results; "
+            text += f"{kind.name} has {format_bytes(kind.memory_bytes)}"
+            yield Violation(code=Fault.MEMORY_OVER_TIME, where=f"device {device}", text=text)
 
     def exists(self, device: int) -> bool:
         """Whether the cluster has a device."""

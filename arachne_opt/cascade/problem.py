@@ -136,6 +136,9 @@ class CascadeProblem:
             remains what is minimised, bounded and given a gap.
         forbidden_devices: devices that no task may use, such as drained ones; kept in rising
             order.
+        resident_bytes: what is on a device of each type whatever runs, such as weights and
+            optimizer shard; the memory of every option has it in it. Where it is given, results
+            that wait for the task that takes them count too, and at any time all must fit.
     """
 
     name: str
@@ -144,10 +147,18 @@ class CascadeProblem:
     cost_version: str = ""
     tail_us: int = 0
     forbidden_devices: tuple[int, ...] = ()
+    resident_bytes: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "forbidden_devices", _each_once(self.forbidden_devices))
         self._check_devices()
+        object.__setattr__(self, "resident_bytes", tuple(sorted(self.resident_bytes)))
+        names = [name for name, _ in self.resident_bytes]
+        if len(set(names)) < len(names) or not set(names) <= set(self.cluster.device_types):
+            what = f"resident bytes are for {names}, the device types are"
+            raise InputError(f"{what} {list(self.cluster.device_types)}", where=self.name)
+        if any(size < 0 for _, size in self.resident_bytes):
+            raise InputError("resident bytes must not be negative", where=self.name)
         if self.tail_us < 0:
             raise InputError(f"tail_us must not be negative, not {self.tail_us}", where=self.name)
         if not self.cascades:
@@ -292,6 +303,8 @@ class CascadeProblem:
             forbidden = set(self.forbidden_devices)
             order = self.canonical_device_order()
             value["forbidden_devices"] = [i for i, d in enumerate(order) if d in forbidden]
+        if self.resident_bytes:
+            value["resident_bytes"] = [list(row) for row in self.resident_bytes]
         return value
 
     def fingerprint(self) -> str:

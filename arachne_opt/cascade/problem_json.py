@@ -14,6 +14,7 @@ _TOP = (
     "cost_version",
     "tail_us",
     "forbidden_devices",
+    "resident_bytes",
     "cluster",
     "cascades",
 )
@@ -29,6 +30,7 @@ def problem_to_json(problem: CascadeProblem) -> dict[str, Any]:
         "cost_version": problem.cost_version,
         **({"tail_us": problem.tail_us} if problem.tail_us else {}),
         **_devices("forbidden_devices", problem.forbidden_devices or None),
+        **({"resident_bytes": dict(problem.resident_bytes)} if problem.resident_bytes else {}),
         "cluster": cluster_to_dict(problem.cluster),
         "cascades": [
             {"id": c.id, "label": c.label, "tasks": [_task_to_json(task) for task in c.tasks]}
@@ -58,6 +60,7 @@ def problem_from_json(value: object) -> CascadeProblem:
         cost_version=top.text("cost_version", ""),
         tail_us=top.integer("tail_us", 0),
         forbidden_devices=top.integers("forbidden_devices"),
+        resident_bytes=_resident(top, where),
     )
 
 
@@ -78,6 +81,15 @@ def _task_to_json(task: Task) -> dict[str, Any]:
         **_devices("allowed_devices", task.allowed_devices),
         "options": options,
     }
+
+
+def _resident(top: Fields, where: str) -> tuple[tuple[str, int], ...]:
+    if "resident_bytes" not in top:
+        return ()
+    value = top.raw("resident_bytes")
+    names = list(value) if isinstance(value, dict) else ()
+    sizes = Fields(value, f"{where}: resident_bytes", names)
+    return tuple((name, sizes.integer(name)) for name in names)
 
 
 def _devices(key: str, devices: tuple[int, ...] | None) -> dict[str, list[int]]:

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from arachne_opt.cascade.facts import Facts
+from arachne_opt.cascade.memory import Span, peak_bytes
 from arachne_opt.cascade.plan import CascadePlan, Placement
 from arachne_opt.cascade.problem import CascadeProblem, Task
 from arachne_opt.errors import InputError
@@ -42,6 +43,7 @@ class Simulation:
         cross_node_groups: number of tasks whose group touches more than one node.
         peak_devices: most devices that ran at one time.
         usable_devices: number of devices that are not forbidden.
+        peak_bytes: the most memory that each device held at one time, parked results included.
     """
 
     makespan_us: int
@@ -50,6 +52,7 @@ class Simulation:
     cross_node_groups: int
     peak_devices: int
     usable_devices: int
+    peak_bytes: tuple[int, ...]
 
     @property
     def idle_share(self) -> float:
@@ -85,6 +88,7 @@ def simulate(problem: CascadeProblem, plan: CascadePlan) -> Simulation:
         cross_node_groups=sum(machine.facts.node_count(t.devices) > 1 for t in tasks),
         peak_devices=_peak(tasks),
         usable_devices=machine.facts.device_count - len(problem.forbidden_devices),
+        peak_bytes=peak_bytes(problem, map(_span, tasks)),
     )
 
 
@@ -229,6 +233,16 @@ class _Machine:
 
     def _name(self, key: Key) -> str:
         return f"cascade {key[0]} {self._task(key).name}"
+
+
+def _span(task: SimulatedTask) -> Span:
+    return Span(
+        cascade=task.cascade,
+        task=task.task,
+        devices=task.devices,
+        start_us=task.start_us,
+        end_us=task.end_us,
+    )
 
 
 def _peak(tasks: list[SimulatedTask]) -> int:

@@ -55,9 +55,12 @@ def usable_part(problem: CascadeProblem) -> UsablePart:
         )
 
     rows = [replace(c, tasks=tuple(map(moved, c.tasks))) for c in problem.cascades]
+    cluster = without_devices(problem.cluster, forbidden)
+    resident = [row for row in problem.resident_bytes if row[0] in cluster.device_types]
     part = replace(
         problem,
-        cluster=without_devices(problem.cluster, forbidden),
+        cluster=cluster,
+        resident_bytes=tuple(resident),
         cascades=tuple(rows),
         forbidden_devices=(),
     )

@@ -20,7 +20,7 @@ from arachne_opt.errors import InputError
 from arachne_opt.report.trace import chrome_trace
 from arachne_opt.service import plan_of_record
 from arachne_opt.settings import database_url
-from arachne_opt.units import format_seconds
+from arachne_opt.units import format_bytes, format_seconds
 
 
 @click.command()
@@ -59,6 +59,7 @@ def simulate(
             makespan, idle = format_seconds(done.makespan_us), percent(done.idle_share)
             click.echo(f"{problem.name}: {makespan}, idle {idle}")
             click.echo(f"iteration {iteration_text(problem, done.makespan_us)}")
+            click.echo(f"peak memory {_peak_text(problem, done)}")
             click.echo(draw(problem, found, width))
     if trace is not None:
         write_whole(trace, json.dumps(chrome_trace(*pairs[0])))
@@ -85,7 +86,20 @@ def _body(pair: tuple[CascadeProblem, CascadePlan], done: Simulation) -> dict[st
         "busy_us": list(done.busy_us),
         "cross_node_groups": done.cross_node_groups,
         "peak_devices": done.peak_devices,
+        "peak_bytes": list(done.peak_bytes),
     }
+
+
+def _peak_text(problem: CascadeProblem, done: Simulation) -> str:
+    """The fullest device of each type."""
+    devices = problem.cluster.devices
+    parts = []
+    for name, kind in problem.cluster.device_types.items():
+        peaks = [(done.peak_bytes[d.index], d.index) for d in devices if d.device_type == kind]
+        size, device = max(peaks, key=lambda row: (row[0], -row[1]))
+        there = format_bytes(kind.memory_bytes)
+        parts.append(f"{format_bytes(size)} of {there} on device {device} ({name})")
+    return ", ".join(parts)
 
 
 def _from_store(plan_id: str, db_url: str | None) -> tuple[CascadeProblem, CascadePlan]:

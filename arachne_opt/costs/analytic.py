@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field
 
 from arachne_opt.canonical import digest
-from arachne_opt.cost_version import cost_version
 from arachne_opt.cascade.problem import Option
 from arachne_opt.cluster import Cluster, DeviceType, Link
+from arachne_opt.cost_version import cost_version
 from arachne_opt.costs.tail import TailVolume, tail_us
 from arachne_opt.device_types import default_inter_link, default_intra_link
 from arachne_opt.errors import InputError
@@ -170,6 +170,11 @@ class AnalyticCostModel:
         """Gradient synchronisation over the links, then the optimizer at memory speed."""
         return tail_us(self.memory.tail_volume(self.model.parameters), cluster)
 
+    def resident_bytes(self, device_type: DeviceType) -> int:
+        """Model states and the runtime's share, which are there whatever runs."""
+        states = self.memory.model_states_bytes(self.model.parameters)
+        return states + math.ceil(self.memory.reserve_share * device_type.memory_bytes)
+
     def options(self, task: str, batch: MicroBatch, device_type: DeviceType) -> tuple[Option, ...]:
         """Options at the degrees that divide the heads and are no larger than the tokens."""
         if task not in TASKS:
@@ -212,7 +217,7 @@ class AnalyticCostModel:
         seconds = self.model.vae.encode_flops_per_pixel * work / rate + _TASK_OVERHEAD_S
         vae = self.model.vae
         feature = vae.base_channels * _VALUES_PER_PIXEL * _VALUE_BYTES
-        memory = self._resident_bytes(kind)
+        memory = self.resident_bytes(kind)
         memory += vae.encoder_parameters * _VALUE_BYTES
         memory += math.ceil(min(work, _TILE_PIXELS) * feature + work * 3 * _VALUE_BYTES)
         memory += self.input_bytes("denoise", batch)
@@ -228,7 +233,7 @@ class AnalyticCostModel:
         rate *= _saturation(seen, _HALF_TOKENS, kind)
         seconds = self.denoise_flops(batch) * uneven / degree / rate
         seconds += self._exchange_s(local, kind, degree) + _TASK_OVERHEAD_S
-        memory = self._resident_bytes(kind)
+        memory = self.resident_bytes(kind)
         memory += self._activation_bytes(local) + self.input_bytes("denoise", batch)
         return Option(degree=degree, duration_us=us_from_seconds(seconds), memory_bytes=memory)
 
@@ -253,11 +258,6 @@ class AnalyticCostModel:
             seconds = max(seconds, outside / net.inter.bandwidth_bytes_per_s)
             latency_us = max(latency_us, net.inter.latency_us)
         return rounds * (seconds + latency_us / 1e6)
-
-    def _resident_bytes(self, kind: DeviceType) -> int:
-        """Model states and the runtime's share, which are there whatever runs."""
-        states = self.memory.model_states_bytes(self.model.parameters)
-        return states + math.ceil(self.memory.reserve_share * kind.memory_bytes)
 
     def _activation_bytes(self, local_tokens: int) -> int:
         layer = local_tokens * self.model.hidden * _ACTIVATION_BYTES

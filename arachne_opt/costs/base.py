@@ -53,3 +53,7 @@ class CostModel(Protocol):
         0 where the model knows nothing about it.
         """
         ...
+
+    def resident_bytes(self, device_type: DeviceType) -> int:
+        """The part of every option's memory that is on a device whatever runs; 0 if unknown."""
+        ...

@@ -10,7 +10,7 @@ from arachne_opt.cascade.batching import BatchingProblem, ClipFamily
 from arachne_opt.cascade.problem import Cascade, Task
 from arachne_opt.cluster import Cluster
 from arachne_opt.costs.base import CostModel
-from arachne_opt.costs.build import build_cascade, check_degrees
+from arachne_opt.costs.build import build_cascade, check_degrees, resident_bytes
 from arachne_opt.errors import InfeasibleError, InputError
 from arachne_opt.units import format_bytes
 from arachne_opt.workload import Clip, Iteration, MicroBatch, Shape
@@ -75,6 +75,7 @@ def build_batching_problem(
         catalogue=tuple(pricer.catalogue),
         cost_version=cost_model.version,
         tail_us=cost_model.tail_us(cluster),
+        resident_bytes=resident_bytes(cost_model, cluster),
     )
 
 

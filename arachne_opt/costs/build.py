@@ -59,7 +59,15 @@ def build_problem(
         cost_version=cost_model.version,
         tail_us=cost_model.tail_us(usable),
         forbidden_devices=tuple(forbidden_devices),
+        resident_bytes=resident_bytes(cost_model, cluster),
     )
+
+
+def resident_bytes(cost_model: CostModel, cluster: Cluster) -> tuple[tuple[str, int], ...]:
+    """What is on a device of each type whatever runs; nothing where the model does not know."""
+    kinds = cluster.device_types
+    rows = tuple((name, cost_model.resident_bytes(kind)) for name, kind in kinds.items())
+    return rows if any(size for _, size in rows) else ()
 
 
 def build_cascade(

@@ -93,6 +93,10 @@ class CorrectedCostModel:
         """The time of the base."""
         return self.base.tail_us(cluster)
 
+    def resident_bytes(self, device_type: DeviceType) -> int:
+        """The size of the base."""
+        return self.base.resident_bytes(device_type)
+
     def _factor_ppm(self, task: str, label: str, device_type: str, degree: int) -> int:
         exact = self._factors.get((task, device_type, degree, label))
         if exact is not None:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from arachne_opt.canonical import digest
-from arachne_opt.cost_version import cost_version
 from arachne_opt.cascade.problem import Option
 from arachne_opt.cluster import Cluster, DeviceType
+from arachne_opt.cost_version import cost_version
 from arachne_opt.errors import InputError
 from arachne_opt.fields import Fields
 from arachne_opt.models import ModelSpec, model_spec
@@ -171,6 +171,10 @@ class TableCostModel:
     def tail_us(self, cluster: Cluster) -> int:
         """The measured time, whatever the cluster: a table holds for the one it was measured on."""
         return self.measured_tail_us
+
+    def resident_bytes(self, device_type: DeviceType) -> int:
+        """0: measured peaks do not tell what remains on a device."""
+        return 0
 
     def options(self, task: str, batch: MicroBatch, device_type: DeviceType) -> tuple[Option, ...]:
         """Options at every measured degree within reach of the micro-batch."""

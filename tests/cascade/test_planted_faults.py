@@ -119,6 +119,26 @@ def need_more_memory(problem, plan, rng):
     return replace(problem, cascades=tuple(cascades)), plan
 
 
+def park_more_than_there_is_room_for(problem, plan, rng):
+    """A result grows beyond what its producer's devices have left while it waits."""
+    placed = {(p.cascade, p.task): p for p in plan.placements}
+    waits = [
+        (p, placed[p.cascade, t])
+        for p in plan.placements
+        for t in predecessors(problem, p)
+        if placed[p.cascade, t].end_us < p.start_us
+    ]
+    need(waits)
+    p, before = rng.choice(waits)
+    most = max(kind.memory_bytes for kind in problem.cluster.device_types.values())
+    cascades = list(problem.cascades)
+    tasks = list(cascades[p.cascade].tasks)
+    tasks[p.task] = replace(tasks[p.task], input_bytes=before.degree * most + 1)
+    cascades[p.cascade] = replace(cascades[p.cascade], tasks=tuple(tasks))
+    resident = tuple((name, 1) for name in problem.cluster.device_types)
+    return replace(problem, cascades=tuple(cascades), resident_bytes=resident), plan
+
+
 def end_a_microsecond_early(problem, plan, rng):
     i = rng.randrange(len(plan.placements))
     p = plan.placements[i]
@@ -206,6 +226,7 @@ PLANTED = {
     mix_types: Fault.MIXED_TYPES,
     take_another_degree: Fault.NO_SUCH_OPTION,
     need_more_memory: Fault.MEMORY,
+    park_more_than_there_is_room_for: Fault.MEMORY_OVER_TIME,
     end_a_microsecond_early: Fault.TOO_SHORT,
     forget_the_penalty: Fault.TOO_SHORT,
     start_before_zero: Fault.NEGATIVE_START,

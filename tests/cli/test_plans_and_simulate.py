@@ -28,6 +28,8 @@ def test_simulation_agrees_with_the_plan(arachne: Run, plan_id: str) -> None:
     body = json.loads(out)["plans"][0]
     assert code == 0
     assert body["makespan_us"] == body["planned_us"]
+    assert len(body["peak_bytes"]) == 8
+    assert "peak memory" in arachne("simulate", plan_id)[1]
     assert body["iteration_us"] == body["makespan_us"] + body["tail_us"] > body["makespan_us"]
     assert 0 <= body["idle_share"] < 1
 

@@ -44,6 +44,9 @@ class FixedCosts:
     def tail_us(self, cluster):
         return 0
 
+    def resident_bytes(self, device_type):
+        return 0
+
 
 def iteration(*sizes: int) -> Iteration:
     batches = [

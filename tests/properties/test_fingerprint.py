@@ -95,6 +95,7 @@ CHANGES = {
     "cost version": lambda p: replace(p, cost_version="v2"),
     "tail": lambda p: replace(p, tail_us=1),
     "forbidden device": lambda p: replace(p, forbidden_devices=(3,)),
+    "resident bytes": lambda p: replace(p, resident_bytes=((FAST.name, 7),)),
     "pin": lambda p: with_task(p, 1, 0, allowed_devices=(0, 1)),
     "a cascade less": lambda p: replace(p, cascades=p.cascades[:1]),
     "degree": lambda p: with_option(p, degree=4),
