@@ -25,7 +25,7 @@ from arachne_opt.solvers.cascade.list_schedule import (
 )
 from arachne_opt.solvers.cascade.neighbourhood import Neighbourhood
 from arachne_opt.solvers.cascade.pod_helper import Helper, Job, start_helpers, trial_s
-from arachne_opt.solvers.cascade.pods import Pods
+from arachne_opt.solvers.cascade.pods import Pods, is_large
 from arachne_opt.solvers.cascade.proof import Proof, prove
 from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.clock import Clock
@@ -48,10 +48,8 @@ _PLACED_PER_UNIT = 800_000
 # Building and simplifying a model, which CP-SAT's deterministic time leaves out.
 _RUN_UNITS = 0.1
 
-# From here on the problem is cut into pods. Their time: first annealing of all as a share of the
-# limit, then units per trial of 8 tasks; every so many trials a merger; degrees for a deadline of
-# the bound times the target.
-_LARGE_NODES, _LARGE_CASCADES = 10, 14
+# Time of pods: first annealing of all as a share of the limit, then units per trial of 8 tasks;
+# every so many trials a merger; degrees for a deadline of the bound times the target.
 _POD_SHARE, _POD_TRIAL, _MERGE_SHARE, _POD_TARGET = 0.1, 0.06, 0.2, 1.03
 # Rest while helpers hold all pods. Beside helpers proofs take this share of the limit: on large
 # problems more time raises no bound, but takes a core from a helper.
@@ -116,8 +114,7 @@ class Search:
         self._chance = random.Random(limits.seed)
         self._fronts = cascade_fronts(digest)
         self._round = 0
-        wide = len(digest.nodes) >= _LARGE_NODES and len(digest.cascades) >= _LARGE_CASCADES
-        self._large = wide and parts.pods
+        self._large = is_large(digest) and parts.pods
 
     def run(self) -> None:
         """Searches; the incumbent holds what was found."""
@@ -225,6 +222,9 @@ class Search:
             while not self._over() and len(pods.pods) > 1:
                 self._share_pods(pods, helpers)
                 self._improve_pods(pods, helpers)
+                # Whole schedules take time: they are made when the slowest pod has become faster.
+                if pods.makespan_us < self._makespan_us():
+                    self._best.offer(pods.schedule(), "pods")
         finally:
             for helper in helpers:
                 helper.close()
@@ -237,11 +237,9 @@ class Search:
 
     def _share_pods(self, pods: Pods, helpers: Sequence[Helper]) -> None:
         """Takes what the helpers have found and gives them the slowest pods to work on."""
-        found = [entry for helper in helpers for entry in helper.answers()]
-        for job, fresh in found:
-            pods.replace((job.slow, job.other), fresh)
-        if found:
-            self._best.offer(pods.schedule(), "pods")
+        for helper in helpers:
+            for job, fresh in helper.answers():
+                pods.replace((job.slow, job.other), fresh)
         for helper in helpers:
             while helper.wants():
                 busy = [pod for other in helpers for pod in other.busy]
@@ -262,7 +260,6 @@ class Search:
         fresh = pods.improved(*pair, self._spent_on_pod, joined=joined)
         if fresh is not None and not self._clock.stopped():
             pods.replace(pair, fresh)
-            self._best.offer(pods.schedule(), "pods")
 
     def _spent_on_pod(self, tasks: int) -> Spent:
         return self._spent(trial_s(_POD_TRIAL, tasks))

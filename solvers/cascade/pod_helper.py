@@ -69,6 +69,11 @@ class Helper:
             thread.start()
 
     @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    @property
     def busy(self) -> tuple[Pod, ...]:
         """Pods of jobs without an answer yet."""
         return tuple(pod for job in self._jobs for pod in (job.slow, job.other))

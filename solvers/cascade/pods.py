@@ -19,6 +19,8 @@ from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.list_schedule import cascade_fronts, list_schedules
 from arachne_opt.solvers.cascade.schedule import Run, Schedule, in_start_order, left_shift
 
+# From here on problems are cut into pods.
+_LARGE_NODES, _LARGE_CASCADES = 10, 14
 # Devices that a pod should have, and how often its widest needed group must fit into it.
 _POD_DEVICES = 16
 _WIDEST_TIMES = 2
@@ -43,6 +45,11 @@ class Pod:
     cascades: tuple[int, ...]
     runs: tuple[Run, ...]
     makespan_us: int
+
+
+def is_large(digest: Digest) -> bool:
+    """Whether a problem is better cut into pods."""
+    return len(digest.nodes) >= _LARGE_NODES and len(digest.cascades) >= _LARGE_CASCADES
 
 
 class Pods:
@@ -199,6 +206,11 @@ class Pods:
         tasks = [i for c in cascades for i in self._digest.cascades[c]]
         runs = tuple((tasks[i], tuple(devices[d] for d in group)) for i, group in schedule.runs)
         return Pod(nodes=nodes, cascades=cascades, runs=runs, makespan_us=schedule.makespan_us)
+
+    @property
+    def makespan_us(self) -> int:
+        """Makespan of the slowest pod."""
+        return max(pod.makespan_us for pod in self.pods)
 
     def schedule(self) -> Schedule:
         """The schedule of the whole problem: all pods side by side."""
