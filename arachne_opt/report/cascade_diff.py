@@ -88,7 +88,7 @@ def _moved(
         other = after.get((pairs.get(p.cascade, -1), p.task))
         if other is not None:
             cascade = a.cascades[p.cascade]
-            shape = f" ({cascade.label})" if cascade.label else ""
+            shape = f" ({cascade.label})" if cascade.label not in ("", cascade.id) else ""
             name = f"{cascade.tasks[p.task].name} of {cascade.id}{shape}"
             rows.append(Moved(name=name, before=p, after=other))
     return rows
