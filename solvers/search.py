@@ -50,7 +50,7 @@ _RUN_UNITS = 0.1
 
 # Time of pods: first annealing of all as a share of the limit, then units per trial of 8 tasks;
 # every so many trials a merger; degrees for a deadline of the bound times the target.
-_POD_SHARE, _POD_TRIAL, _MERGE_SHARE, _POD_TARGET = 0.1, 0.06, 0.2, 1.03
+_POD_SHARE, _POD_TRIAL, _MERGE_SHARE, _POD_TARGET = 0.1, 0.03, 0.1, 1.03
 # Rest while helpers hold all pods. Beside helpers proofs take this share of the limit: on large
 # problems more time raises no bound, but takes a core from a helper.
 _PAUSE_S, _LARGE_PROOF_SHARE = 0.005, 0.1
