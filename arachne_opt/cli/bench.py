@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cli.bench_pipelines import pipelines
 from arachne_opt.cli.bench_tables import show_rows
 from arachne_opt.cli.options import OUTPUT, PATH, format_option, limit_options, limits_of
 from arachne_opt.cli.output import write_whole
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 @click.group()
 def bench() -> None:
     """Compare our plans with those of peers on public instances."""
+
+
+bench.add_command(pipelines)
 
 
 @bench.command()

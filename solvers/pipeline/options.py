@@ -14,6 +14,7 @@ from arachne_opt.costs.pipeline.base import Ints, PipelineCosts
 from arachne_opt.pipeline.plan import ReplicaKind
 from arachne_opt.pipeline.problem import PipelineProblem
 from arachne_opt.pipeline.template import ReplicaBlock
+from arachne_opt.solvers.pipeline.restrictions import FREE, Restrictions
 
 # Types share a stage only where their speeds are this close: the slower one sets the pace.
 _MIXED_SPEED_RATIO = 1.35
@@ -53,8 +54,11 @@ class Space:
     nodes cut into groups of that width. For widths that divide each other these limits are exact.
     """
 
-    def __init__(self, problem: PipelineProblem, costs: PipelineCosts) -> None:
+    def __init__(
+        self, problem: PipelineProblem, costs: PipelineCosts, restrictions: Restrictions = FREE
+    ) -> None:
         self.problem = problem
+        self.restrictions = restrictions
         self.costs = costs
         kinds = costs.kinds
         self.places = tuple(dict.fromkeys((k.device_type, k.zone) for k in kinds))
@@ -110,6 +114,8 @@ class Space:
                 blocks = (ReplicaBlock(kind=kind, count=count),)
                 if (self.usage(blocks) <= self.limits).all():
                     found.append(StageOption(blocks, m, recompute))
+        if self.restrictions.pure_stages:
+            return found
         return [*found, *self._mixed(batch)]
 
     def _mixed(self, batch: int) -> Iterator[StageOption]:

@@ -52,6 +52,7 @@ class Templates:
             # The published price doubles the first send of long pipelines, and the last one back.
             self.ahead[i] = forward * (2 if i == 0 and self.stages > 3 else 1)
             self.back[i + 1] = backward * (2 if i + 2 == self.stages else 1)
+        self.even = tables.even_cuts(self.stages)
         self.ends = [tables.ends(templates[:, i], self.stages - i) for i in range(self.stages)]
 
     def reach(self, chosen: Ints, load_s: Floats, sync_s: Floats) -> Floats:
@@ -71,6 +72,8 @@ class Templates:
             good = (loads <= limit) & (tables.sync_oab[option, at] <= exchange)
             room = np.minimum(self.ends[i][chosen, at], rows - self.stages + 1 + i)
             good &= ends_b <= room[:, None]
+            if self.even is not None:
+                good &= ends_b == self.even[i + 1]
             end = np.where(good, ends_b, 0).max(axis=1)
             ok = end > at
             total += np.where(ok, loads[number, end], np.inf)
@@ -81,6 +84,8 @@ class Templates:
         good &= (
             (self.ends[-1][chosen] >= rows) & (ends_b <= at[:, None]) & (ends_b >= self.stages - 1)
         )
+        if self.even is not None:
+            good &= ends_b == self.even[-2]
         start = np.where(good, ends_b, -1).max(axis=1)
         last = np.where(start >= 0, loads[number, start], np.inf)
         found: Floats = total + last
@@ -110,6 +115,10 @@ class Templates:
         loads += self.back[i][chosen][:, :, None]
         wrong = loads > load_s[:, None, None]
         wrong |= np.arange(self.tables.rows + 1) > self.ends[i][chosen][:, :, None]
+        if self.even is not None:
+            only = np.zeros(wrong.shape[1:], dtype=bool)
+            only[self.even[i], self.even[i + 1]] = True
+            wrong |= ~only
         if np.isfinite(sync_s).any():
             wrong |= self.tables.sync_oab[option] > sync_s[:, None, None]
         loads[wrong] = np.inf

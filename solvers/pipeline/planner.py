@@ -19,6 +19,7 @@ from arachne_opt.solvers.pipeline.combine import Combiner, improved
 from arachne_opt.solvers.pipeline.feasibility import binding_limits
 from arachne_opt.solvers.pipeline.incumbent import PipelineIncumbent
 from arachne_opt.solvers.pipeline.pool import column_pool
+from arachne_opt.solvers.pipeline.restrictions import FREE, Restrictions
 from arachne_opt.solvers.pipeline.singles import singles
 from arachne_opt.solvers.pipeline.start import usable
 from arachne_opt.solvers.pipeline.workbench import Workbench
@@ -38,10 +39,11 @@ def solve_pipeline(
     on_progress: PipelineCallback | None = None,
     should_stop: StopCheck | None = None,
     start_plan: PipelinePlan | None = None,
+    restrictions: Restrictions = FREE,
 ) -> PipelineResult:
-    """The best plan found within the limits, with the work bound."""
+    """The best plan found within the limits and restrictions, with the work bound."""
     clock = Clock(limits, should_stop)
-    bench = Workbench(problem, costs)
+    bench = Workbench(problem, costs, restrictions)
     binding = binding_limits(bench)
     if binding:
         return infeasible(problem, limits, clock, _NAME, binding)

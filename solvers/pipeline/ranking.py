@@ -148,6 +148,8 @@ class Ranking:
         atom, stages = self._grid(batch, limits, order, atoms)
         load, rows_of = self._loads(atom, stages)
         good = np.isfinite(load)
+        if self.space.restrictions.equal_dp:
+            good &= (self.microbatch[atom] == self.microbatch[atom[:, :1]]).all(axis=1)
         atom, stages, load, rows_of = atom[good], stages[good], load[good], rows_of[good]
         total = stages.sum(axis=1)
         count = batch // self.microbatch[atom]

@@ -78,7 +78,8 @@ class TemplateSearch:
 
     def _best_of(self, templates: Ints, below_s: float) -> Found | None:
         used = self.tables.usage[templates].sum(axis=1)
-        templates = templates[(used <= self.limits).all(axis=1)]
+        fits = (used <= self.limits).all(axis=1)
+        templates = templates[fits & self.tables.allowed(templates)]
         if not len(templates):
             return None
         batch = Templates(self.tables, templates)
@@ -131,7 +132,7 @@ class TemplateSearch:
         batch = Templates(self.tables, templates)
         which = np.arange(batch.count)
         low, high = np.zeros(batch.count), np.full(batch.count, self._any_time(batch))
-        possible = np.isfinite(batch.reach(which, high, sync_s))
+        possible = np.isfinite(batch.reach(which, high, sync_s)) & self.tables.allowed(templates)
         for _ in range(_EACH_HALVINGS):
             middle = (low + high) / 2
             good = np.isfinite(batch.reach(which, middle, sync_s))

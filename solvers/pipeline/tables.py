@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
 from arachne_opt.solvers.pipeline.options import Space, StageOption
@@ -39,6 +40,8 @@ class BatchTables:
         self.work_oab = np.full((count, cuts, cuts), np.inf)
         self.sync_oab = np.full((count, cuts, cuts), np.inf)
         self.update_oa = np.zeros((count, cuts))
+        self._replicas = np.array([o.replicas for o in self.options], dtype=np.int64)
+        self._tp_op = self._tp_of_places()
         self._filled = np.zeros(count, dtype=bool)
         self._ends: dict[int, Ints] = {}
         self._ends_filled: dict[int, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}
@@ -52,6 +55,33 @@ class BatchTables:
             if not self._filled[o]:
                 self._fill_option(int(o))
                 self._filled[o] = True
+
+    def allowed(self, templates: Ints) -> NDArray[np.bool_]:
+        """Which templates keep to the restrictions (shape [n, stages])."""
+        kept = np.ones(len(templates), dtype=bool)
+        rules = self.space.restrictions
+        if rules.equal_dp:
+            replicas = self._replicas[templates]
+            kept &= (replicas == replicas[:, :1]).all(axis=1)
+        if rules.one_tp:
+            tp = self._tp_op[templates]
+            least = np.where(tp > 0, tp, np.iinfo(np.int64).max).min(axis=1)
+            most = tp.max(axis=1)
+            kept &= ((most == 0) | (most == least)).all(axis=1)
+        return kept
+
+    def even_cuts(self, stages: int) -> Ints | None:
+        """The only cuts of so many stages where layers must be even, else None."""
+        if not self.space.restrictions.even_layers:
+            return None
+        return np.array([self.rows * i // stages for i in range(stages + 1)])
+
+    def _tp_of_places(self) -> Ints:
+        found = np.zeros((len(self.options), len(self.space.places)), dtype=np.int64)
+        for o, option in enumerate(self.options):
+            for block in option.blocks:
+                found[o, self.space.place_of(block.kind)] = block.kind.tp
+        return found
 
     def ends(self, options: Ints, in_flight: int) -> Ints:
         """For each option the furthest end that memory allows, by first row (shape [.., a])."""

@@ -16,6 +16,7 @@ from arachne_opt.solvers.pipeline.columns import Column
 from arachne_opt.solvers.pipeline.exchange import Exchange
 from arachne_opt.solvers.pipeline.options import Atom, Space, StageOption, node_width
 from arachne_opt.solvers.pipeline.ranking import Ranking
+from arachne_opt.solvers.pipeline.restrictions import FREE, Restrictions
 from arachne_opt.solvers.pipeline.shares import covering_counts, exact_counts
 from arachne_opt.solvers.pipeline.tables import BatchTables
 
@@ -35,10 +36,12 @@ class Candidate:
 class Workbench:
     """Caches and small computations on one problem."""
 
-    def __init__(self, problem: PipelineProblem, costs: PipelineCosts) -> None:
+    def __init__(
+        self, problem: PipelineProblem, costs: PipelineCosts, restrictions: Restrictions = FREE
+    ) -> None:
         self.problem = problem
         self.costs = costs
-        self.space = Space(problem, costs)
+        self.space = Space(problem, costs, restrictions)
         self.ranking = Ranking(self.space)
         self.exchange = Exchange(costs)
         self.limits = self.space.limits
@@ -87,7 +90,7 @@ class Workbench:
     def candidate(self, columns: Sequence[Column], source: str) -> Candidate | None:
         """The best shares of the global batch; None where devices or samples do not work out."""
         used = np.sum([c.used for c in columns], axis=0)
-        if (used > self.limits).any() or not self.packs(columns):
+        if (used > self.limits).any() or not self.packs(columns) or not self._allowed(columns):
             return None
         samples = self.problem.global_batch
         if self.problem.options.allow_excess:
@@ -103,6 +106,13 @@ class Workbench:
         order = sorted(range(len(columns)), key=weights.__getitem__, reverse=True)
         ordered = tuple(columns[i] for i in order)
         return Candidate(ordered, tuple(counts[i] for i in order), total, source)
+
+    def _allowed(self, columns: Sequence[Column]) -> bool:
+        """Whether pipelines go together; what is inside each is restricted in the search."""
+        if not self.space.restrictions.one_tp:
+            return True
+        kinds = {b.kind for c in columns for o in c.options for b in o.blocks}
+        return len({(k.device_type, k.tp) for k in kinds}) == len({k.device_type for k in kinds})
 
     def packs(self, columns: Sequence[Column]) -> bool:
         """Whether all groups find nodes; the limits alone do not tell for all widths."""

@@ -45,7 +45,7 @@ def test_planning_and_moving_are_charged(problems, played):
 
 
 def without_planning(played):
-    """Samples if planning took no time, which is what differs most on problems as small as these."""
+    """Samples if planning took no time, which is what differs most on so small problems."""
     decisions = [e.decision for e in played.events if e.decision]
     return sum((EVENT_S - d.relayout.seconds) / d.iteration_s for d in decisions)
 
