@@ -16,7 +16,7 @@ from arachne_opt.solvers.cascade.room import Quick, Room, quick_fit
 from arachne_opt.solvers.clock import Clock
 
 # Shares of the time: all options first, then the same again or with reserves.
-_FIRST, _LATER = 0.6, (0.25, 0.1, 0.05)
+_FIRST, _LATER = 0.8, (0.1, 0.06, 0.04)
 
 # Solves a problem within limits, from a plan, on a clock.
 Solve = Callable[[CascadeProblem, Limits, Clock, ProgressCallback, CascadePlan | None], Result]

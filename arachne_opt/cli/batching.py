@@ -183,7 +183,8 @@ def _priced(options: dict[str, Any], model: str | None) -> tuple[Cluster, CostMo
     if options["cluster"] is None:
         raise click.UsageError("--group clips needs --cluster FILE or a shorthand")
     cluster = read_cluster(options["cluster"])
-    return cluster, load_costs(options["cost_table"], model, cluster)
+    text = options.get("text_encoder", False)  # training has no such option
+    return cluster, load_costs(options["cost_table"], model, cluster, text_encoder=text)
 
 
 def _session(options: dict[str, Any], solver: str, *, use_cache: bool) -> ClipSession:

@@ -53,6 +53,12 @@ solve.add_command(pipeline)
 @click.option("--costs", "cost_table", type=FILE, help="Measured costs (arachne profile).")
 @click.option("--model", help="Analytic costs of a model, such as wan2.1-14b.")
 @click.option("--degrees", help="Sequence-parallel degrees to choose from, such as 1,2,4.")
+@click.option(
+    "--text-encoder/--no-text-encoder",
+    default=False,
+    show_default=True,
+    help="Texts are encoded too: a task of its own before denoise (with --model).",
+)
 @restriction_options
 @workload_options
 @group_option
@@ -103,6 +109,8 @@ def _problems(options: dict[str, Any]) -> tuple[CascadeProblem, ...]:
     restrictions = Restrictions.taken_from(options)
     if (options["instances"] is None) == (options["manifest"] is None):
         raise click.UsageError("name either --instances FILE or --workload MANIFEST")
+    if options["instances"] is not None and options["text_encoder"]:
+        raise click.UsageError("--text-encoder goes with --workload: instances have their tasks")
     if options["instances"] is not None:
         from arachne_opt.importers.instances import read_instances
 
@@ -119,7 +127,9 @@ def _problems(options: dict[str, Any]) -> tuple[CascadeProblem, ...]:
 
     cluster = read_cluster(options["cluster"])
     usable = without_devices(cluster, restrictions.forbidden)
-    costs = load_costs(options["cost_table"], options["model"], usable)
+    costs = load_costs(
+        options["cost_table"], options["model"], usable, text_encoder=options["text_encoder"]
+    )
     workload = load_workload(options["manifest"], GroupingOptions.taken_from(options), costs.model)
     degrees = parse_degrees(options["degrees"])
     problems = build_problems(workload, cluster, costs, degrees, restrictions.forbidden)

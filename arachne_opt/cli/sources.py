@@ -120,8 +120,12 @@ def select(workload: Workload, span: str | None) -> Workload:
     return Workload(name=workload.name, iterations=chosen)
 
 
-def load_costs(table: Path | None, model: str | None, cluster: Cluster) -> CostModel:
+def load_costs(
+    table: Path | None, model: str | None, cluster: Cluster, *, text_encoder: bool = False
+) -> CostModel:
     """Measured costs of a table, else the analytic model of a named architecture."""
+    if table is not None and text_encoder:
+        raise click.UsageError("--text-encoder goes with --model: a table has the tasks it has")
     if (table is None) == (model is None):
         raise click.UsageError("name either --costs FILE (measured) or --model NAME (analytic)")
     if table is not None:
@@ -131,7 +135,7 @@ def load_costs(table: Path | None, model: str | None, cluster: Cluster) -> CostM
     from arachne_opt.costs.analytic import analytic_for_cluster
 
     assert model is not None
-    return analytic_for_cluster(model_spec(model), cluster)
+    return analytic_for_cluster(model_spec(model), cluster, text_encoder=text_encoder)
 
 
 def build_problems(

@@ -27,9 +27,11 @@ from arachne_opt.costs.tail import TailVolume, tail_us
 from arachne_opt.device_types import default_inter_link, default_intra_link
 from arachne_opt.errors import InputError
 from arachne_opt.models import ModelSpec, TextUse
+from arachne_opt.text_encoders import TextEncoderSpec, text_encoder_of
 from arachne_opt.units import us_from_seconds
 from arachne_opt.workload import MicroBatch
 
+TEXT = "text"
 TASKS = ("encode", "denoise")
 ANALYTIC_FORMAT = "arachne.analytic-cost/1"
 
@@ -127,7 +129,9 @@ class AnalyticCostModel:
         networks: links by device type; the usual ones of the type where it is not named.
         max_degree: options go up to this many devices.
         encode_efficiency: share of the device's peak that a large VAE task reaches.
-        denoise_efficiency: the same for the transformer.
+        denoise_efficiency: the same for the transformer, and for a text encoder.
+        text_encoder: runs before denoise, beside the encoder of the clips; None where texts come
+            embedded.
     """
 
     model: ModelSpec
@@ -137,6 +141,7 @@ class AnalyticCostModel:
     max_degree: int = 64
     encode_efficiency: float = ENCODE_EFFICIENCY
     denoise_efficiency: float = DENOISE_EFFICIENCY
+    text_encoder: TextEncoderSpec | None = None
 
     def __post_init__(self) -> None:
         if not (0 < self.encode_efficiency <= 1 and 0 < self.denoise_efficiency <= 1):
@@ -149,22 +154,36 @@ class AnalyticCostModel:
         """Digest of the model, the rules, the links and the efficiencies."""
         value = {"format": ANALYTIC_FORMAT, **asdict(self)}
         value["networks"] = {name: asdict(net) for name, net in self.networks.items()}
+        if self.text_encoder is None:
+            del value["text_encoder"]  # as in versions before there was one
         # Other links are another subject, not a newer version.
         links = digest(value["networks"])[:8]
         return cost_version("analytic", (self.model.name, links), digest(value))
 
     @property
     def task_names(self) -> tuple[str, ...]:
-        """Encode, then denoise."""
-        return TASKS
+        """Text, where there is an encoder for it, encode, denoise."""
+        return TASKS if self.text_encoder is None else (TEXT, *TASKS)
 
     def why_illegal(self, task: str, degree: int) -> str | None:
         """Why a degree does not divide the heads; the encoder takes every degree."""
         return self.model.why_illegal(degree) if task == "denoise" else None
 
     def input_bytes(self, task: str, batch: MicroBatch) -> int:
-        """Latents of the micro-batch, which the transformer takes from the encoder."""
-        return self.model.latent_bytes(batch.shape) * batch.size if task == "denoise" else 0
+        """Latents of the micro-batch, which the transformer takes from the encoder.
+
+        Where texts are encoded too, the larger of latents and embeddings: one size holds for all
+        that hand over to a task.
+        """
+        if task != "denoise":
+            return 0
+        latents = self.model.latent_bytes(batch.shape)
+        if self.text_encoder is None:
+            return latents * batch.size
+        return max(latents, self._embedding_bytes()) * batch.size
+
+    def _embedding_bytes(self) -> int:
+        return self.model.text_length * self.model.text_width * _VALUE_BYTES
 
     def tail_us(self, cluster: Cluster) -> int:
         """Gradient synchronisation over the links, then the optimizer at memory speed."""
@@ -177,11 +196,11 @@ class AnalyticCostModel:
 
     def options(self, task: str, batch: MicroBatch, device_type: DeviceType) -> tuple[Option, ...]:
         """Options at the degrees that divide the heads and are no larger than the tokens."""
-        if task not in TASKS:
-            raise InputError(f"the analytic model knows {', '.join(TASKS)}, not {task!r}")
+        if task not in self.task_names:
+            raise InputError(f"the analytic model knows {', '.join(self.task_names)}, not {task!r}")
         tokens = self.model.tokens(batch.shape)
         limit = min(self.max_degree, tokens)
-        price = self._encode if task == "encode" else self._denoise
+        price = {TEXT: self._text, "encode": self._encode, "denoise": self._denoise}[task]
         return tuple(
             price(batch, device_type, degree) for degree in self.model.legal_degrees(limit)
         )
@@ -237,6 +256,21 @@ class AnalyticCostModel:
         memory += self._activation_bytes(local) + self.input_bytes("denoise", batch)
         return Option(degree=degree, duration_us=us_from_seconds(seconds), memory_bytes=memory)
 
+    def _text(self, batch: MicroBatch, kind: DeviceType, degree: int) -> Option:
+        """The texts shared over the group, two operations per parameter and token.
+
+        Nobody measured it for us: it is taken to be as efficient as the transformer.
+        """
+        encoder = self.text_encoder
+        assert encoder is not None  # otherwise there is no such task
+        tokens = self.model.text_length * -(-batch.size // degree)
+        rate = kind.peak_flops_per_s * self.denoise_efficiency
+        rate *= _saturation(tokens, _HALF_TOKENS, kind)
+        seconds = 2.0 * encoder.layer_parameters * tokens / rate + _TASK_OVERHEAD_S
+        memory = self.resident_bytes(kind) + encoder.parameters * _VALUE_BYTES
+        memory += tokens * self.model.text_width * _ACTIVATION_BYTES
+        return Option(degree=degree, duration_us=us_from_seconds(seconds), memory_bytes=memory)
+
     def _sequence(self, batch: MicroBatch) -> int:
         """Tokens of one clip that the layers carry along."""
         text = self.model.used_text_tokens(batch.text_tokens)
@@ -267,7 +301,12 @@ class AnalyticCostModel:
 
 
 def analytic_for_cluster(
-    model: ModelSpec, cluster: Cluster, *, checkpointing: bool = True, shard_weights: bool = False
+    model: ModelSpec,
+    cluster: Cluster,
+    *,
+    checkpointing: bool = True,
+    shard_weights: bool = False,
+    text_encoder: bool = False,
 ) -> AnalyticCostModel:
     """The analytic model with the links of a cluster and states sharded over all its devices.
 
@@ -276,6 +315,10 @@ def analytic_for_cluster(
         cluster: gives links, node sizes, and the number of optimizer shards.
         checkpointing: see ``MemoryRule``.
         shard_weights: also shard weights and gradients over all devices.
+        text_encoder: texts are encoded too, by the encoder that the model was published with.
+
+    Raises:
+        InputError: no text encoder is known for the model.
     """
     networks: dict[str, Network] = {}
     for node in cluster.nodes:
@@ -291,7 +334,13 @@ def analytic_for_cluster(
         optimizer_shards=count,
         checkpointing=checkpointing,
     )
-    return AnalyticCostModel(model, memory=rule, networks=networks, max_degree=count)
+    return AnalyticCostModel(
+        model,
+        memory=rule,
+        networks=networks,
+        max_degree=count,
+        text_encoder=text_encoder_of(model) if text_encoder else None,
+    )
 
 
 def default_network(kind: DeviceType) -> Network:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from arachne_opt.cascade.problem import Cascade, CascadeProblem, Option, Task
@@ -15,6 +15,7 @@ from arachne_opt.units import format_bytes
 from arachne_opt.workload import Iteration, MicroBatch
 
 ENCODE = "encode"
+TEXT = "text"
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +31,8 @@ def build_problem(
 ) -> CascadeProblem:
     """The problem of placing an iteration on a cluster.
 
-    Every micro-batch becomes a cascade whose tasks follow one another. Options wider than the
+    Every micro-batch becomes a cascade whose tasks follow one another; a text encoder runs beside
+    the encoder of the clips, and the transformer waits for both. Options wider than the
     devices of their type or larger than their memory are left out, and logged.
 
     Args:
@@ -76,19 +78,31 @@ def build_cascade(
     cost_model: CostModel,
     degrees: Collection[int] | None = None,
 ) -> Cascade:
-    """The tasks of one micro-batch, one after the other, with the options that fit the cluster.
+    """The tasks of one micro-batch with the options that fit the cluster.
 
-    Clips whose latents are cached have nothing to encode: their cascade begins after that.
+    Clips whose latents are cached have nothing to encode, no text either, as the embeddings lie
+    beside the latents: their cascade begins after that.
 
     Raises:
         InputError: the cost model knows nothing about the micro-batch.
         InfeasibleError: a task fits at no degree.
     """
-    names = [n for n in cost_model.task_names if not (n == ENCODE and batch.cached)]
+    cached = (TEXT, ENCODE) if batch.cached else ()
+    names = [n for n in cost_model.task_names if n not in cached]
     tasks = [
-        _task(task, index, batch, cluster, cost_model, degrees) for index, task in enumerate(names)
+        _task(task, _before(names, index), batch, cluster, cost_model, degrees)
+        for index, task in enumerate(names)
     ]
     return Cascade(id=batch.id, tasks=tuple(tasks), label=batch.label)
+
+
+def _before(names: Sequence[str], index: int) -> tuple[int, ...]:
+    """The tasks that a task waits for: the one before, and the text from where it is needed."""
+    if index == 0 or (names[0] == TEXT and index == 1 and names[1] == ENCODE):
+        return ()
+    if names[0] == TEXT and index == 2:
+        return (0, 1)
+    return (index - 1,)
 
 
 def check_degrees(degrees: Collection[int], cost_model: CostModel) -> None:
@@ -105,7 +119,7 @@ def check_degrees(degrees: Collection[int], cost_model: CostModel) -> None:
 
 def _task(
     name: str,
-    index: int,
+    before: tuple[int, ...],
     batch: MicroBatch,
     cluster: Cluster,
     cost_model: CostModel,
@@ -128,8 +142,8 @@ def _task(
     return Task(
         name=name,
         options=tuple(options),
-        predecessors=(index - 1,) if index else (),
-        input_bytes=cost_model.input_bytes(name, batch) if index else 0,
+        predecessors=before,
+        input_bytes=cost_model.input_bytes(name, batch) if before else 0,
     )
 
 

@@ -72,3 +72,34 @@ def test_devices_are_read_as_numbers_and_ranges() -> None:
     assert parse_devices("7, 3,0-2") == (0, 1, 2, 3, 7)
     with pytest.raises(click.BadParameter, match="no range"):
         parse_devices("7-3")
+
+
+def test_a_text_encoder_makes_a_task_that_can_be_pinned(
+    arachne: Run, manifest: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "plans.jsonl"
+    args = ("--text-encoder", "--pin", "text=0-1", "--forbid", "1", "--out", out)
+    assert solve(arachne, manifest, *args)[0] == 0
+    stages = used(out)
+    assert set(stages) == {"text", "vae", "dit"}
+    assert stages["text"] == {0}
+
+
+def test_clips_are_batched_with_a_text_encoder_too(arachne: Run, manifest: Path) -> None:
+    code, out, err = solve(arachne, manifest, "--text-encoder", "--group", "clips")
+    assert code == 0, err
+    assert "bound of all" in out
+
+
+def test_tables_and_instances_have_the_tasks_they_have(
+    arachne: Run, manifest: Path, tmp_path: Path
+) -> None:
+    code, _, err = arachne("solve", "cascade", "--instances", manifest, "--text-encoder")
+    assert code == 2
+    assert "--text-encoder goes with --workload" in err
+    table = tmp_path / "costs.json"
+    table.write_text("{}")
+    source = ("--workload", manifest, "--cluster", "T4:2", "--costs", table, "--text-encoder")
+    code, _, err = arachne("solve", "cascade", *source)
+    assert code == 2
+    assert "--text-encoder goes with --model" in err
