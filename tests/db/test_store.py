@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.engine import make_url
 
+from arachne_opt.db import migrate
 from arachne_opt.db.store import PlanStore
 from arachne_opt.errors import DisagreementError, InputError, StoreError
 from tests.db.builders import fingerprint, measurement, plan_record, run_record
@@ -268,6 +271,32 @@ def test_a_reading_transaction_cannot_write(store: PlanStore) -> None:
     if store.database.location.path is None:
         with pytest.raises(StoreError, match="read-only"):
             store.database.read(lambda c: c.execute(text("DELETE FROM plans")))
+
+
+@pytest.mark.postgres
+def test_a_role_that_may_only_select_can_look(postgres_url: str) -> None:
+    migrate.upgrade(postgres_url)
+    role = f"reader_{secrets.token_hex(4)}"
+    with PlanStore.open(postgres_url) as owner:
+        plan = owner.add_plan(plan_record())
+        schema = owner.database.read(lambda c: c.execute(text("SELECT current_schema()")).scalar())
+        grants = (
+            f"CREATE ROLE {role} LOGIN",
+            f"GRANT USAGE ON SCHEMA {schema} TO {role}",
+            f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
+        )
+        for statement in grants:
+            execute(owner, statement)
+        url = make_url(postgres_url).set(username=role).render_as_string(hide_password=False)
+        with PlanStore.open(url, read_only=True) as reader:
+            assert reader.find_plan(plan.fingerprint) == plan
+            assert len(reader.list_plans()) == len(reader.list_clusters()) == 1
+            assert reader.stats().answers == 1
+        assert migrate.check(url).ok
+        with PlanStore.open(url) as writer, pytest.raises(StoreError, match="may not do that"):
+            writer.add_plan(plan_record())
+        execute(owner, f"DROP OWNED BY {role}")
+        execute(owner, f"DROP ROLE {role}")
 
 
 def test_a_damaged_plan_is_passed_over_and_named(
