@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from arachne_opt.costs.pipeline.base import Ints
@@ -25,6 +27,8 @@ def binding_limits(bench: Workbench) -> tuple[str, ...]:
     space, costs = bench.space, bench.costs
     if not space.atoms:
         return ("no kind of replica that the nodes can hold has step times",)
+    if undivided := _batch_binds(bench):
+        return (undivided,)
     start, stages = costs.row_count, 0
     while start > 0 and stages < space.in_stages:
         stages += 1
@@ -39,6 +43,21 @@ def binding_limits(bench: Workbench) -> tuple[str, ...]:
         last = left - 1
         return (f"{what} at best: rows 0 to {last} are left over" if last else f"{what} at best",)
     return ()
+
+
+def _batch_binds(bench: Workbench) -> str:
+    """Why no plan trains exactly the global batch; empty where this proof does not succeed.
+
+    Samples of a plan are a sum of micro-batches, so that what divides all of these divides it.
+    """
+    samples = bench.problem.global_batch
+    sizes = sorted({atom.microbatch for atom in bench.space.atoms})
+    step = math.gcd(*sizes)
+    if bench.problem.options.allow_excess or (samples % step == 0 and samples >= sizes[0]):
+        return ""
+    listed = ", ".join(map(str, sizes))
+    what = f"a global batch of {samples} cannot be divided into micro-batches of {listed}"
+    return f"{what}; --allow-excess may train a few samples more"
 
 
 def _rows_left(bench: Workbench) -> int:

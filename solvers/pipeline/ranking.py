@@ -56,6 +56,10 @@ class Ranked:
         estimate: Floats = (microbatches - 1 + self.stages) * self.load_s + self.sync_s
         return estimate
 
+    def first(self, count: int) -> Ranked:
+        """The first templates."""
+        return self.take(np.arange(min(count, len(self.load_s))))
+
     def take(self, chosen: Ints) -> Ranked:
         """Some of the templates."""
         return Ranked(
@@ -270,6 +274,12 @@ def _merged(batch: int, found: list[Ranked], places: int) -> Ranked:
         np.concatenate([np.zeros(0), *(r.stage_rows for r in found)]),
         np.concatenate([np.zeros((0, places), dtype=np.int64), *(r.used for r in found)]),
     )
+
+
+def joined(one: Ranked, other: Ranked, microbatches: int) -> Ranked:
+    """The templates of two lists of a batch, the best first."""
+    both = _merged(one.batch, [one, other], one.used.shape[1])
+    return both.take(np.argsort(both.estimate_s(microbatches), kind="stable"))
 
 
 def expand(ranked: Ranked, option_of_atom: Ints) -> Iterator[tuple[int, ...]]:

@@ -11,11 +11,12 @@ import numpy as np
 from arachne_opt.costs.pipeline.base import Ints
 from arachne_opt.solvers.pipeline.columns import Column, column_of
 from arachne_opt.solvers.pipeline.neighbours import neighbours
-from arachne_opt.solvers.pipeline.ranking import MOST_BLOCKS, Ranked, expand
+from arachne_opt.solvers.pipeline.ranking import MOST_BLOCKS, Ranked, expand, joined
 from arachne_opt.solvers.pipeline.search import Found, TemplateSearch
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
 _TEMPLATES = 60  # of each batch
+_FEWER = 20  # of two types, where three are looked at too
 _BATCHES = 10  # that get exact divisions
 _LEAST_BATCHES = 5
 _CLIMBED = 5  # that are climbed from
@@ -137,6 +138,11 @@ def _ranked_batches(
     for n, (_, ranked, rounds) in enumerate(found):
         if over():
             break
-        ranked = ranking.rank(ranked.batch, rounds, bench.place_limits, _TEMPLATES, plain=plain)
-        found[n] = (float(ranked.estimate_s(rounds)[0]), ranked, rounds)
+        more = ranking.rank(ranked.batch, rounds, bench.place_limits, _TEMPLATES, plain=plain)
+        # Estimates of three types are the more hopeful: they must not displace those of two.
+        found[n] = (
+            float(more.estimate_s(rounds)[0]),
+            joined(ranked.first(_FEWER), more, rounds),
+            rounds,
+        )
     return sorted(found, key=lambda entry: (entry[0], entry[1].batch))
