@@ -48,7 +48,7 @@ def test_an_exported_plan_is_accepted_by_the_judge(solve, profiles, shared_folde
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    judged = json.loads(done.stdout)
+    (judged,) = json.loads(done.stdout)
     assert judged["iteration_s"] == pytest.approx(told["iteration_s"], rel=1e-6)
 
 

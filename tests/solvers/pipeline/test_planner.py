@@ -140,3 +140,24 @@ def test_prices_of_devices_other_than_the_best_give_bounds_that_are_not_higher(s
         bound.prices = bound.prices.copy()
         bound.prices[0] *= factor
         assert bound.seconds(problem.global_batch) <= best * (1 + 1e-9)
+
+
+def test_a_batch_that_no_micro_batch_divides_is_proven_infeasible_unless_excess_is_allowed():
+    options = PipelineOptions(microbatches=(2, 4))
+    odd = small_problem(batch=15, options=options)
+    result = solve(odd)
+    assert result.status is Status.INFEASIBLE
+    assert "15 cannot be divided into micro-batches of 2, 4" in result.binding[0]
+    assert "--allow-excess" in result.binding[0]
+    allowed = replace(odd, options=replace(options, allow_excess=True))
+    assert solve(allowed).plan.samples >= 15
+
+
+@pytest.mark.parametrize("name", ["portfolio", "highs"])
+def test_the_time_limit_is_kept_on_many_types(name):
+    pool = "A100-40=16,V100-16=16,A100-80=16,GH-96=16,zone-b/A100-40=16"
+    problem = small_problem(pool, batch=1024, rows=26)
+    result = solve(problem, name, Limits(time_limit_s=1))
+    assert result.plan is not None
+    # Half a second and a tenth beyond are granted; three more for a machine that others use.
+    assert result.wall_s <= 1.6 + 3
