@@ -23,6 +23,7 @@ PACKAGES = [
     "arachne_opt.costs.pipeline",
     "arachne_opt.importers",
     "arachne_opt.pipeline",
+    "arachne_opt.planning",
     "arachne_opt.report",
     "arachne_opt.solvers",
     "arachne_opt.solvers.baselines",

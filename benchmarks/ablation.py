@@ -17,7 +17,15 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from generated import checked, conditions, generated_problems, limits_of, problem_options, run
+from generated import (
+    checked,
+    conditions,
+    generated_problems,
+    limits_of,
+    machine,
+    problem_options,
+    run,
+)
 
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
@@ -38,8 +46,9 @@ def main() -> None:
     options = _options()
     problems = _problems(options)
     limits = limits_of(options)
-    print(conditions(options))
-    print(f"{len(problems)} problems, {limits.time_limit_s:g} s each")
+    print(machine(options) if options.data else conditions(options))
+    unit = "units of work" if limits.deterministic else "s"
+    print(f"{len(problems)} problems, {limits.time_limit_s:g} {unit} each")
     found: dict[str, list[tuple[int, int]]] = {name: [] for name in VARIANTS}
     for problem in problems:
         for name, variant in VARIANTS.items():

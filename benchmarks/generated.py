@@ -64,14 +64,20 @@ def limits_of(options: argparse.Namespace) -> Limits:
 
 
 def conditions(options: argparse.Namespace) -> str:
-    """Where and how the figures were made."""
+    """How generated problems and the figures about them were made."""
     costs = options.durations.name if options.durations else f"analytic, {options.model}"
-    workers = "deterministic" if options.deterministic else f"{options.workers} workers"
     return (
         f"costs: {costs}; {options.device_type} on nodes of {NODE_DEVICES}; a micro-batch for "
-        f"every {options.gpus_per_batch} GPUs; {workers}, {os.cpu_count()} cores, "
-        f"load {os.getloadavg()[0]:.1f}, seed {options.seed}, {datetime.date.today()}, "
-        f"arachne-opt {__version__}"
+        f"every {options.gpus_per_batch} GPUs; {machine(options)}"
+    )
+
+
+def machine(options: argparse.Namespace) -> str:
+    """Where and when figures were made, and with how many workers."""
+    workers = "deterministic" if options.deterministic else f"{options.workers} workers"
+    return (
+        f"{workers}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, seed {options.seed}, "
+        f"{datetime.date.today()}, arachne-opt {__version__}"
     )
 
 

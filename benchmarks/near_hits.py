@@ -28,11 +28,11 @@ from arachne_opt.costs.analytic import analytic_for_cluster
 from arachne_opt.costs.build import build_problem
 from arachne_opt.db.store import PlanStore
 from arachne_opt.models import model_spec
-from arachne_opt.service import PlanService
+from arachne_opt.planning.service import PlanService
+from arachne_opt.planning.warm_starts import cascade_start
 from arachne_opt.solvers.base import Limits, Progress
 from arachne_opt.solvers.registry import cascade_solver
 from arachne_opt.units import format_seconds
-from arachne_opt.warm_starts import cascade_start
 from arachne_opt.workload import Iteration
 from arachne_opt.workload_generator import generate_workload
 
@@ -81,14 +81,19 @@ def main() -> None:
         after = build_problem(iteration, changed(base, change, dice), costs)
         rows.append(compare(before, after, change, options))
         _print(rows[-1])
-    _summary(rows)
+    _summary(rows, options)
 
 
 def compare(
     before: CascadeProblem, after: CascadeProblem, change: int, options: argparse.Namespace
 ) -> Row:
     """Plans before the change, then cold and warm after it."""
-    limits = Limits(time_limit_s=options.time_limit, seed=options.seed, workers=options.workers)
+    limits = Limits(
+        time_limit_s=options.time_limit,
+        seed=options.seed,
+        workers=options.workers,
+        deterministic=options.deterministic,
+    )
     cold_history: list[Progress] = []
     cold = cascade_solver("portfolio").solve(after, limits, on_progress=cold_history.append)
     assert cold.objective_us is not None
@@ -142,6 +147,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--time-limit", type=float, default=10.0, help="seconds of a cold solve")
     parser.add_argument("--warm-limit", type=float, default=4.0, help="seconds of a warm solve")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--deterministic", action="store_true", help="limits in units of work")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -166,17 +172,20 @@ def _print(row: Row) -> None:
     )
 
 
-def _summary(rows: Sequence[Row]) -> None:
-    reached = sorted(math.inf if r.reached_s is None else r.reached_s for r in rows)
-    in_time = sum(s <= 2 for s in reached)
+def _summary(rows: Sequence[Row], options: argparse.Namespace) -> None:
+    as_good = sum(r.warm_us <= r.cold_us for r in rows)
     ratio = math.exp(statistics.fmean(math.log(r.start_us / r.cold_us) for r in rows))
     final = math.exp(statistics.fmean(math.log(r.warm_us / r.cold_us) for r in rows))
-    print(
-        f"{len(rows)} changes: as good as cold after {statistics.median(reached):.2f} s (median),"
-    )
-    print(
-        f"{in_time} of {len(rows)} within 2 s; start / cold {ratio:.4f}, warm / cold {final:.4f},"
-    )
+    limits = f"{options.warm_limit:g} warm and {options.time_limit:g} cold"
+    if options.deterministic:
+        print(f"{len(rows)} changes, units of work: {limits};", end=" ")
+    else:
+        reached = sorted(math.inf if r.reached_s is None else r.reached_s for r in rows)
+        in_time = sum(s <= 2 for s in reached)
+        print(f"{len(rows)} changes: as good as cold after {statistics.median(reached):.2f} s")
+        print(f"(median), {in_time} of {len(rows)} within 2 s; after {limits} seconds", end=" ")
+    print(f"warm is as good in {as_good} of {len(rows)}")
+    print(f"start / cold {ratio:.4f}, warm / cold {final:.4f} (geometric means)")
     print(
         f"start plan found and adapted in {1e3 * statistics.median(r.near_s for r in rows):.0f} ms"
     )

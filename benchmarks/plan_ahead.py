@@ -18,7 +18,7 @@ from arachne_opt.costs.analytic import analytic_for_cluster
 from arachne_opt.costs.build import build_problem
 from arachne_opt.importers.workloads import read_workload_log
 from arachne_opt.models import model_spec
-from arachne_opt.plan_ahead import PlanAhead, ReadyPlan, Source
+from arachne_opt.planning.plan_ahead import PlanAhead, ReadyPlan, Source
 from arachne_opt.solvers.base import Limits
 from arachne_opt.units import format_seconds
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, exists, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    exists,
+    func,
+    insert,
+    select,
+    union_all,
+    update,
+)
 
 from arachne_opt.cost_version import lineage
 from arachne_opt.db.engine import Database
@@ -90,31 +100,35 @@ def fill(database: Database) -> int:
 
 def _candidates(
     connection: Connection, among: ColumnElement[bool], wanted: Features
-) -> Iterator[Row[Any]]:
+) -> Iterable[Row[Any]]:
+    """The problems to look at, with two questions: each costs a journey to the server."""
     columns = (PROBLEMS.c.fingerprint, *PROBLEM_FEATURES.c)
     sound = select(PLANS.c.id).where(PLANS.c.problem_id == PROBLEMS.c.id)
     planned = exists(sound.where(PLANS.c.quarantine.is_(None)))
     query = select(*columns).select_from(PROBLEM_FEATURES.join(PROBLEMS)).where(among, planned)
+    sides = []
     for devices in _device_counts(connection, among, wanted.devices):
         same = query.where(_F.devices == devices)
-        above = same.where(_F.work >= wanted.work).order_by(_F.work)
-        below = same.where(_F.work < wanted.work).order_by(_F.work.desc())
-        for side in (above, below):
-            yield from connection.execute(side.limit(_OF_WORK))
+        sides.append(same.where(_F.work >= wanted.work).order_by(_F.work))
+        sides.append(same.where(_F.work < wanted.work).order_by(_F.work.desc()))
+    # Only a query from a query may be cut before it is put together with others.
+    return connection.execute(union_all(*(select(s.limit(_OF_WORK).subquery()) for s in sides)))
 
 
 def _device_counts(
     connection: Connection, among: ColumnElement[bool], devices: int
-) -> Iterator[int]:
+) -> tuple[int, ...]:
     """The wanted number of devices and the next ones that there are, up and down."""
-    yield devices
+    found: list[ColumnElement[int | None]] = []
     for extreme, beyond in ((func.min, _F.devices.__gt__), (func.max, _F.devices.__lt__)):
-        at: int | None = devices
+        at: Any = devices
         for _ in range(_OF_DEVICES):
-            at = connection.scalar(select(extreme(_F.devices)).where(among, beyond(at)))
-            if at is None:
-                break
-            yield at
+            # Uncorrelated: the next one beyond the last one that was found.
+            following = select(extreme(_F.devices)).where(among, beyond(at)).correlate(None)
+            at = following.scalar_subquery()
+            found.append(at)
+    others = connection.execute(select(*found)).one()
+    return (devices, *(int(count) for count in others if count is not None))
 
 
 def _features(row: Row[Any]) -> Features:

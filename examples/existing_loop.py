@@ -26,7 +26,7 @@ from arachne_opt.executor.options import UpdateOptions
 from arachne_opt.grouping import group_clips
 from arachne_opt.manifest import read_manifest
 from arachne_opt.models import model_spec
-from arachne_opt.service import PlanService
+from arachne_opt.planning.service import PlanService
 from arachne_opt.solvers.base import Limits
 
 

@@ -133,7 +133,9 @@ def _solve(
         # The other search does not know pins.
         PinnedSearch(digest, best, clock, limits, parts).run()
     elif parts is not None:
-        Search(digest, best, clock, limits, parts, start).run()
+        # A list schedule may already be better than what was given.
+        begin = best.schedule if start is not None else None
+        Search(digest, best, clock, limits, parts, begin).run()
     return _finish(best, limits, clock, digest, name)
 
 

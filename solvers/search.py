@@ -43,6 +43,7 @@ _LOOSEST = 1.3
 # Longest run of one neighbourhood, and shares of a sequential solve.
 _NEIGHBOURHOOD_S = 1.5
 _PROOF_SHARE = 0.3
+_WARM_SHARE = 0.3
 # Placed tasks of annealing that count as one unit of deterministic work.
 _PLACED_PER_UNIT = 800_000
 # Building and simplifying a model, which CP-SAT's deterministic time leaves out.
@@ -126,6 +127,7 @@ class Search:
         aside = Aside(self._prove_then_improve)
         try:
             if self._large:
+                self._warm_up()
                 self._by_pods()
             if self._parts.annealing:
                 self._anneal(1.0)
@@ -267,6 +269,7 @@ class Search:
     def _in_turn(self) -> None:
         """The same parts one after the other, for one worker or equal results."""
         parts, limit = self._parts, self._limits.time_limit_s
+        self._warm_up()
         if parts.proofs:
             Aside(lambda stop: self._prove(stop, _PROOF_SHARE * limit)).wait(self._over)
         if self._large:
@@ -276,6 +279,11 @@ class Search:
                 self._anneal(0.25)
             if parts.neighbourhoods and not self._over():
                 Aside(self._improve).wait(self._over)
+
+    def _warm_up(self) -> None:
+        """Annealing of a schedule that was given, before what begins from nothing."""
+        if self._starts and self._parts.annealing:
+            self._anneal(_WARM_SHARE)
 
     def _anneal(self, share: float) -> None:
         """Rounds of annealing for a share of the time that is left."""

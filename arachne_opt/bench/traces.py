@@ -21,8 +21,8 @@ from arachne_opt.pipeline.problem import PipelineProblem
 from arachne_opt.pipeline.relayout import Relayout, holdings
 from arachne_opt.pipeline.sticky import place_near
 from arachne_opt.pipeline.verify import verify
-from arachne_opt.pipeline_service import PipelineService
-from arachne_opt.replanning import replan
+from arachne_opt.planning.pipeline_service import PipelineService
+from arachne_opt.planning.replanning import replan
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.registry import pipeline_solver
 

@@ -25,7 +25,7 @@ from arachne_opt.cluster_file import read_cluster
 from arachne_opt.costs.base import CostModel
 from arachne_opt.costs.batching import build_batching_problem
 from arachne_opt.errors import INTERRUPTED, OUTSIDE_GAP
-from arachne_opt.service import DEFAULT_SOLVER, Answer, BatchingAnswer, PlanService
+from arachne_opt.planning.service import DEFAULT_SOLVER, Answer, BatchingAnswer, PlanService
 from arachne_opt.settings import database_url
 from arachne_opt.solvers.base import Progress
 from arachne_opt.units import format_seconds

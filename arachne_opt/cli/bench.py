@@ -22,7 +22,7 @@ from arachne_opt.importers.instances import (
     read_instances,
     read_instances_sparingly,
 )
-from arachne_opt.service import DEFAULT_SOLVER
+from arachne_opt.planning.service import DEFAULT_SOLVER
 from arachne_opt.solvers.base import Limits, Progress
 
 if TYPE_CHECKING:

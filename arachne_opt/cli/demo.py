@@ -17,7 +17,7 @@ from arachne_opt.cli.run_report import keep_runs, show_report, write_trace
 from arachne_opt.cli.session import Session, show_answers
 from arachne_opt.cli.sources import GroupingOptions, build_problems, load_costs, load_workload
 from arachne_opt.cluster_file import read_cluster
-from arachne_opt.service import DEFAULT_SOLVER, Answer, PlanService
+from arachne_opt.planning.service import DEFAULT_SOLVER, Answer, PlanService
 from arachne_opt.solvers.base import Limits
 from arachne_opt.units import format_seconds
 from arachne_opt.workload import Workload

@@ -12,7 +12,7 @@ from arachne_opt.cli.output import write_whole
 from arachne_opt.cli.replays import replay
 from arachne_opt.cli.run_report import keep_runs_if_possible, show_report, write_trace
 from arachne_opt.errors import INTERRUPTED
-from arachne_opt.service import Answer, plan_of_record
+from arachne_opt.planning.service import Answer, plan_of_record
 from arachne_opt.settings import database_url
 
 if TYPE_CHECKING:

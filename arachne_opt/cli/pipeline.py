@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
     from arachne_opt.pipeline.plan import PipelinePlan, Stage
     from arachne_opt.pipeline.problem import PipelineOptions, PipelineProblem
-    from arachne_opt.pipeline_service import PipelineAnswer
+    from arachne_opt.planning.pipeline_service import PipelineAnswer
     from arachne_opt.solvers.pipeline.base import PipelineProgress
 
 
@@ -137,7 +137,7 @@ def _per_node(text: str) -> int | str:
 
 
 def _plan(store: PlanStore, problem: PipelineProblem, options: dict[str, Any]) -> PipelineAnswer:
-    from arachne_opt.pipeline_service import PipelineService
+    from arachne_opt.planning.pipeline_service import PipelineService
 
     line, limits = ProgressLine(), limits_of(options)
 

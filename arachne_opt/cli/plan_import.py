@@ -109,7 +109,7 @@ def _verify(record: PlanRecord) -> None:
         verify(problem, plan_from_json(record.plan, problem), record.objective_us)
     elif record.kind == "pipeline":
         from arachne_opt.pipeline import problem_json
-        from arachne_opt.pipeline_service import checked_plan
+        from arachne_opt.planning.pipeline_service import checked_plan
 
         problem = problem_json.problem_from_json(record.problem)  # type: ignore[assignment]  # its own kind
         checked_plan(record, problem)  # type: ignore[arg-type]  # as above

@@ -22,8 +22,8 @@ from arachne_opt.cli.plan_diff import diff
 from arachne_opt.cli.plan_import import import_plans, record_to_json
 from arachne_opt.cli.plan_table import filter_options, show_summaries
 from arachne_opt.cli.plan_upkeep import best, gc
+from arachne_opt.planning.service import plan_of_record
 from arachne_opt.records import PlanRecord
-from arachne_opt.service import plan_of_record
 from arachne_opt.settings import database_url
 from arachne_opt.units import format_seconds
 

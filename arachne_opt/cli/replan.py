@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from arachne_opt.cluster import Cluster
     from arachne_opt.db.store import PlanStore
     from arachne_opt.pipeline.problem import PipelineProblem
+    from arachne_opt.planning.replanning import Replanned
     from arachne_opt.records import PlanRecord
-    from arachne_opt.replanning import Replanned
 
 
 @click.command()
@@ -66,8 +66,8 @@ def replan(**options: Any) -> int:  # noqa: ANN401
 
 def _pipeline(store: PlanStore, record: PlanRecord, options: dict[str, Any]) -> int:
     from arachne_opt.pipeline.problem_json import problem_from_json
-    from arachne_opt.pipeline_service import PipelineService, pipeline_plan_of_record
-    from arachne_opt.replanning import replan as replan_pipeline
+    from arachne_opt.planning.pipeline_service import PipelineService, pipeline_plan_of_record
+    from arachne_opt.planning.replanning import replan as replan_pipeline
 
     old = problem_from_json(record.problem)
     problem = _new_problem(old, _cluster(options, old.cluster), options)
@@ -153,8 +153,8 @@ def _show(record: PlanRecord, done: Replanned, form: str) -> None:
 
 def _cascade(store: PlanStore, record: PlanRecord, options: dict[str, Any]) -> int:
     from arachne_opt.cascade.problem_json import problem_from_json
-    from arachne_opt.replanning_cascades import replan_cascade
-    from arachne_opt.service import PlanService
+    from arachne_opt.planning.replanning_cascades import replan_cascade
+    from arachne_opt.planning.service import PlanService
 
     if options["profiles"] is not None or options["allow_estimates"]:
         raise InputError("profiles and estimates are for pipeline plans", where=record.id)

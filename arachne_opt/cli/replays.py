@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from arachne_opt.cli.progress import ProgressLine
-from arachne_opt.service import Answer
+from arachne_opt.planning.service import Answer
 from arachne_opt.workload import Iteration
 
 if TYPE_CHECKING:

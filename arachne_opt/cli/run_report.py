@@ -13,7 +13,7 @@ from arachne_opt.cascade.plan import CascadePlan, Placement
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cli.output import emit_json, emit_table, write_whole
 from arachne_opt.errors import StoreError
-from arachne_opt.service import Answer
+from arachne_opt.planning.service import Answer
 from arachne_opt.units import format_seconds
 from arachne_opt.workload import Workload
 

@@ -14,7 +14,7 @@ from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cli.output import emit_json, emit_table, percent
 from arachne_opt.cli.progress import Interrupts, ProgressLine, catch_interrupts, search_text
 from arachne_opt.errors import INTERRUPTED, OUTSIDE_GAP, InputError
-from arachne_opt.service import Answer, PlanService
+from arachne_opt.planning.service import Answer, PlanService
 from arachne_opt.solvers.base import Limits, Progress
 from arachne_opt.units import format_seconds
 

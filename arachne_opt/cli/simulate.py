@@ -17,8 +17,8 @@ from arachne_opt.cascade.simulate import simulate as run_simulation
 from arachne_opt.cli.options import OUTPUT, PATH, database_option, format_option
 from arachne_opt.cli.output import draw, emit_json, iteration_text, percent, write_whole
 from arachne_opt.errors import InputError
+from arachne_opt.planning.service import plan_of_record
 from arachne_opt.report.trace import chrome_trace
-from arachne_opt.service import plan_of_record
 from arachne_opt.settings import database_url
 from arachne_opt.units import format_bytes, format_seconds
 

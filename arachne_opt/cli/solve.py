@@ -31,7 +31,7 @@ from arachne_opt.cli.sources import (
     load_workload,
     parse_degrees,
 )
-from arachne_opt.service import DEFAULT_SOLVER, PlanService
+from arachne_opt.planning.service import DEFAULT_SOLVER, PlanService
 from arachne_opt.settings import database_url
 
 

@@ -73,7 +73,7 @@ def _play_all(
 ) -> list[Played]:
     from arachne_opt.bench.traces import by_rule, ours
     from arachne_opt.db.store import PlanStore
-    from arachne_opt.pipeline_service import PipelineService
+    from arachne_opt.planning.pipeline_service import PipelineService
     from arachne_opt.solvers.pipeline.registry import pipeline_rule_names
 
     found = [_play(OURS, ours(PipelineService(None), limits), problems, event_s)]

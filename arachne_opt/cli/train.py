@@ -54,7 +54,7 @@ from arachne_opt.cluster_file import read_cluster
 from arachne_opt.costs.base import CostModel
 from arachne_opt.errors import INTERRUPTED, InputError
 from arachne_opt.models import model_spec
-from arachne_opt.service import DEFAULT_SOLVER, Answer, PlanService, plan_of_record
+from arachne_opt.planning.service import DEFAULT_SOLVER, Answer, PlanService, plan_of_record
 from arachne_opt.settings import database_url
 from arachne_opt.workload import Iteration, Workload
 
@@ -272,7 +272,7 @@ def train_job(
     restarts = options["max_restarts"]
     if not options["plan_ahead"] and options["replan_above"] is None:
         return replay(job, max_restarts=restarts)
-    from arachne_opt.companion import Companion, Outlook
+    from arachne_opt.planning.companion import Companion, Outlook
 
     cluster = read_cluster(options["cluster"])
     outlook = Outlook(

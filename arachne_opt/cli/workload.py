@@ -103,7 +103,7 @@ def show(manifest: Path, form: str, **options: Any) -> int:  # noqa: ANN401
 def _chosen(found: Workload, options: dict[str, Any], grouping: GroupingOptions) -> Workload | None:
     from arachne_opt.cli.batching import chosen_workload
     from arachne_opt.db.store import PlanStore
-    from arachne_opt.service import PlanService
+    from arachne_opt.planning.service import PlanService
 
     with PlanStore.open(database_url(options["db_url"])) as store:
         planned = chosen_workload(PlanService(store), found, options, grouping.max_tokens)

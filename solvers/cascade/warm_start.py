@@ -15,7 +15,13 @@ from arachne_opt.cascade.usable import usable_part
 from arachne_opt.cluster import Cluster, Node
 from arachne_opt.solvers.cascade.bounds import Pick
 from arachne_opt.solvers.cascade.digest import Digest, Mode, binding_limits
-from arachne_opt.solvers.cascade.list_schedule import cascade_fronts, decode, modes_for_deadline
+from arachne_opt.solvers.cascade.list_schedule import (
+    RULES,
+    cascade_fronts,
+    decode,
+    modes_for_deadline,
+    priorities,
+)
 from arachne_opt.solvers.cascade.placement import best_group, free_for
 from arachne_opt.solvers.cascade.schedule import Run, Schedule, in_start_order, left_shift, to_plan
 
@@ -110,11 +116,18 @@ def _type_and_zone(node: Node) -> list[object]:
 
 
 def _rescaled(digest: Digest, near: Planned, ranks: list[int]) -> list[Schedule]:
-    """List schedules in the old order, with degrees for a makespan of the new cluster's size."""
+    """List schedules with degrees for a makespan of the new cluster's size.
+
+    In the old order, and by every rule: where much changed, the old order leads astray.
+    """
     fronts = cascade_fronts(digest)
     share = near.problem.cluster.device_count / digest.device_count
     deadlines = [round(near.plan.makespan_us * share * stretch) for stretch in _STRETCHES]
-    return [decode(digest, modes_for_deadline(digest, fronts, d), ranks) for d in deadlines]
+    found = []
+    for modes in {modes_for_deadline(digest, fronts, d): None for d in deadlines}:
+        orders = [ranks, *(priorities(digest, modes, rule) for rule in RULES)]
+        found += [decode(digest, modes, order) for order in orders]
+    return found
 
 
 def _multiset(problem: CascadeProblem) -> Counter[tuple[object, ...]]:

@@ -8,7 +8,7 @@ from arachne_opt.pipeline.check import check_plan
 from arachne_opt.pipeline.cluster_change import problem_on
 from arachne_opt.pipeline.pool import parse_pool
 from arachne_opt.pipeline.relayout import Relayout
-from arachne_opt.pipeline_service import PipelineService
+from arachne_opt.planning.pipeline_service import PipelineService
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.pipeline.registry import pipeline_rule_names
 from tests.pipeline_builders import small_problem

@@ -138,3 +138,16 @@ def test_reductions_are_over_the_sum_of_the_iterations(
     assert row.best_dynamic_us == 35
     with_tail = replace(row, tail_us=10)
     assert with_tail.reduction("best-uniform") == pytest.approx(1 - 40 / 50)
+
+
+@pytest.mark.slow
+def test_random_clusters_print_gains_over_the_best_rule(shared_data: Path) -> None:
+    folder = shared_data / "pipelines" / "sailor"
+    models = ("--models", "OPT-350")
+    out = run(
+        "pipeline_clusters.py", "--profiles", folder, "--count", 2, "--time-limit", 1, *models
+    )
+    rows = [line for line in out.splitlines() if line.startswith("OPT-350 ")]
+    assert len(rows) == 2
+    assert "dense: over the best rule" in out
+    assert "seed 0" in out

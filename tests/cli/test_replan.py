@@ -8,7 +8,7 @@ from arachne_opt.db.store import PlanStore
 from arachne_opt.pipeline.check import check_plan
 from arachne_opt.pipeline.plan_json import plan_from_json
 from arachne_opt.pipeline.problem_json import problem_from_json
-from arachne_opt.pipeline_service import PipelineService
+from arachne_opt.planning.pipeline_service import PipelineService
 from arachne_opt.solvers.base import Limits
 from tests.pipeline_builders import small_problem
 

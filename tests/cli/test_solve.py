@@ -136,8 +136,16 @@ def test_instances_with_estimates_only_are_named(arachne: Run, shared_data: Path
     ("old", "new", "words"),
     [
         ("num_frames", "frame_number", ["num_frames", "clips.csv"]),
-        ("a,,a red kite over the sea,33", "a,,a red kite over the sea,0", ["clips.csv", "line 2", "0"]),
-        ("a,,a red kite over the sea,33", "a,,a red kite over the sea,x", ["clips.csv", "line 2", "x"]),
+        (
+            "a,,a red kite over the sea,33",
+            "a,,a red kite over the sea,0",
+            ["clips.csv", "line 2", "0"],
+        ),
+        (
+            "a,,a red kite over the sea,33",
+            "a,,a red kite over the sea,x",
+            ["clips.csv", "line 2", "x"],
+        ),
         ("b,,a dog", "a,,a dog", ["clips.csv", "line 3", "a"]),
     ],
 )

@@ -101,7 +101,7 @@ def solve(url: str, key: str, seconds: str) -> None:
 def plan_cascade(url: str, seconds: str) -> None:
     """Plans a hard problem as a solving command does; prints how, with id and objective."""
     from arachne_opt.cascade.problem import CascadeProblem
-    from arachne_opt.service import PlanService
+    from arachne_opt.planning.service import PlanService
     from arachne_opt.solvers.base import Limits
     from tests.strategies import even_cluster, two_stage
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import product
 
 from arachne_opt.canonical import digest
-from arachne_opt.cost_version import cost_version
 from arachne_opt.cluster import Cluster
+from arachne_opt.cost_version import cost_version
 from arachne_opt.costs.pipeline.analytic import constant_curve
 from arachne_opt.costs.pipeline.estimates import with_estimates
 from arachne_opt.costs.pipeline.profiles import Profiles

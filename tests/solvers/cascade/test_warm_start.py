@@ -160,7 +160,7 @@ def test_a_problem_without_plan_says_so_at_once() -> None:
 
 
 def test_neither_loads_a_solver_library() -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import arachne_opt.plan_ahead\n"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import arachne_opt.planning.plan_ahead\n"
     code += "import arachne_opt.solvers.cascade.warm_start\n"
     code += "print(*{name.partition('.')[0] for name in sys.modules})"
     command = [sys.executable, "-c", code, str(ROOT)]

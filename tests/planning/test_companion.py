@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from arachne_opt.cluster_file import read_cluster
-from arachne_opt.companion import Companion, Outlook
 from arachne_opt.costs.analytic import analytic_for_cluster
 from arachne_opt.db.store import PlanStore
 from arachne_opt.executor.plan_mail import PlanMail
 from arachne_opt.models import model_spec
+from arachne_opt.planning.companion import Companion, Outlook
 from arachne_opt.solvers.base import Limits
 from tests.executor.jobs import ODD, SMALL
 from tests.executor.test_drift import step, task

@@ -21,7 +21,7 @@ from arachne_opt.executor.drift import Deviation, DriftMonitor
 from arachne_opt.executor.job import ReplayIteration
 from arachne_opt.executor.plan_mail import deliver, plan_fingerprint
 from arachne_opt.executor.report import IterationReport
-from arachne_opt.plan_ahead import PlanAhead, ReadyPlan
+from arachne_opt.planning.plan_ahead import PlanAhead, ReadyPlan
 from arachne_opt.solvers.base import Limits
 from arachne_opt.units import PPM
 from arachne_opt.workload import Iteration

@@ -16,10 +16,10 @@ from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.problem_json import problem_from_json, problem_to_json
 from arachne_opt.cascade.verify import verify
 from arachne_opt.errors import InfeasibleError, NoPlanError
-from arachne_opt.kept_plans import Kept, WaitCallback, one_at_a_time, sound_plan
+from arachne_opt.planning.kept_plans import Kept, WaitCallback, one_at_a_time, sound_plan
+from arachne_opt.planning.warm_starts import Start, cascade_start
 from arachne_opt.records import PlanRecord
 from arachne_opt.solvers.base import Limits, ProgressCallback, Result, Status, StopCheck
-from arachne_opt.warm_starts import Start, cascade_start
 from arachne_opt.workload import Iteration
 
 if TYPE_CHECKING:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from arachne_opt.canonical import digest
 from arachne_opt.errors import DisagreementError, InfeasibleError, NoPlanError
-from arachne_opt.kept_plans import WaitCallback, one_at_a_time, sound_plan
 from arachne_opt.pipeline.closed_form import price_plan
 from arachne_opt.pipeline.plan import PipelinePlan
 from arachne_opt.pipeline.plan_json import plan_from_json, plan_to_json
 from arachne_opt.pipeline.problem import PipelineProblem, from_canonical, to_canonical
 from arachne_opt.pipeline.problem_json import problem_from_json, problem_to_json
 from arachne_opt.pipeline.verify import Verdict, verify
+from arachne_opt.planning.kept_plans import WaitCallback, one_at_a_time, sound_plan
+from arachne_opt.planning.service import DEFAULT_SOLVER, content
+from arachne_opt.planning.warm_starts import Start, pipeline_start
 from arachne_opt.records import PlanRecord
-from arachne_opt.service import DEFAULT_SOLVER, content
 from arachne_opt.solvers.base import Limits, Status, StopCheck
 from arachne_opt.units import US_PER_S, us_from_seconds
-from arachne_opt.warm_starts import Start, pipeline_start
 
 if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore

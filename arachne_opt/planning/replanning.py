@@ -13,7 +13,7 @@ from arachne_opt.pipeline.plan import PipelinePlan
 from arachne_opt.pipeline.problem import PipelineProblem
 from arachne_opt.pipeline.relayout import Holdings, Relayout, holdings
 from arachne_opt.pipeline.sticky import place_near
-from arachne_opt.pipeline_service import PipelineAnswer, PipelineService
+from arachne_opt.planning.pipeline_service import PipelineAnswer, PipelineService
 from arachne_opt.solvers.base import Limits, StopCheck
 from arachne_opt.units import format_bytes, format_seconds, us_from_seconds
 

@@ -26,7 +26,7 @@ from arachne_opt.cascade.problem_json import problem_from_json
 from arachne_opt.errors import ArachneError, StoreError
 
 if TYPE_CHECKING:
-    from arachne_opt.service import Answer, PlanService
+    from arachne_opt.planning.service import Answer, PlanService
     from arachne_opt.solvers.base import Limits, Progress
     from arachne_opt.solvers.cascade.warm_start import Planned
 
@@ -109,7 +109,7 @@ class Planner:
                 self._plan(job, service, limits, start["solver"])
 
     def _service(self, database: str | None, stack: ExitStack) -> PlanService:
-        from arachne_opt.service import PlanService
+        from arachne_opt.planning.service import PlanService
 
         if database is None:
             return PlanService(None)

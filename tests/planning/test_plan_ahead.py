@@ -20,12 +20,12 @@ from arachne_opt.costs.build import build_problem
 from arachne_opt.errors import InfeasibleError, InputError
 from arachne_opt.importers.workloads import read_workload_log
 from arachne_opt.models import model_spec
-from arachne_opt.plan_ahead import PlanAhead, ReadyPlan, Source
+from arachne_opt.planning.plan_ahead import PlanAhead, ReadyPlan, Source
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.quick import quick_plan
 from tests.strategies import even_cluster, random_problem, renumber, two_stage
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 SHORT = Limits(time_limit_s=0.2, workers=1)
 PATIENCE_S = 30.0
 
@@ -222,7 +222,7 @@ def test_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 SCRIPT = """
 import os, sys, time
 sys.path[:0] = [{root!r}]
-from arachne_opt.plan_ahead import PlanAhead
+from arachne_opt.planning.plan_ahead import PlanAhead
 from arachne_opt.solvers.base import Limits
 from tests.test_plan_ahead import problems
 with PlanAhead(problems(3), Limits(time_limit_s=600, workers=1)) as ahead:

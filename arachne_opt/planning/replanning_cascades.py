@@ -9,8 +9,8 @@ from arachne_opt.cascade.problem import CascadeProblem, Task
 from arachne_opt.cascade.problem_json import problem_from_json
 from arachne_opt.cluster import Cluster
 from arachne_opt.errors import InputError
+from arachne_opt.planning.service import Answer, PlanService, plan_of_record
 from arachne_opt.records import PlanRecord
-from arachne_opt.service import Answer, PlanService, plan_of_record
 from arachne_opt.solvers.base import Limits, StopCheck
 
 

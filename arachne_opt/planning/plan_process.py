@@ -18,7 +18,7 @@ import arachne_opt
 
 Message = dict[str, Any]
 
-_MODULE = "arachne_opt.plan_worker"
+_MODULE = "arachne_opt.planning.plan_worker"
 _MOST_STARTS = 4
 _STOP_PATIENCE_S = 5.0
 

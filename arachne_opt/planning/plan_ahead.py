@@ -25,8 +25,8 @@ from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.problem_json import problem_to_json
 from arachne_opt.cascade.verify import verify
 from arachne_opt.errors import InputError
-from arachne_opt.plan_process import PlanProcess
-from arachne_opt.service import DEFAULT_SOLVER
+from arachne_opt.planning.plan_process import PlanProcess
+from arachne_opt.planning.service import DEFAULT_SOLVER
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.quick import quick_plan
 

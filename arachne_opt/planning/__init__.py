@@ -1,0 +1,1 @@
+"""Answers to planning requests: look up, warm-start, solve, check, store, plan ahead."""
