@@ -224,7 +224,7 @@ import os, sys, time
 sys.path[:0] = [{root!r}]
 from arachne_opt.planning.plan_ahead import PlanAhead
 from arachne_opt.solvers.base import Limits
-from tests.test_plan_ahead import problems
+from tests.planning.test_plan_ahead import problems
 with PlanAhead(problems(3), Limits(time_limit_s=600, workers=1)) as ahead:
     ahead.get(0)
     print(ahead.process_id, flush=True)
