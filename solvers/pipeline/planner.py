@@ -86,6 +86,8 @@ def search(
     if done() or most == 1:
         return found
     hoped_s = best.seconds if math.isfinite(best.seconds) else alone_s(bench, found)
+    if not math.isfinite(hoped_s):  # no division was found: nothing says what to look for
+        return found
     pool = list({c.key: c for c in (*column_pool(bench, bound, hoped_s, done), *found)}.values())
     Combiner(bench, bound, pool, lambda: min(best.seconds, hoped_s), best.offer, done).run()
     clock.spend(_PHASE_UNITS)
