@@ -104,6 +104,11 @@ class Ranking:
             return [b for b in range(1, min(most, samples) + 1) if samples % b == 0]
         return list(range(1, min(most, samples) + 1))
 
+    def full_batches(self) -> set[int]:
+        """Batches of a plain stage on all devices of a type."""
+        found = (self.room // self.tp * self.microbatch)[self.plain]
+        return set(found.tolist())
+
     def rank(
         self,
         batch: int,

@@ -121,7 +121,8 @@ def _ranked_batches(
     many = len(bench.place_limits) >= MOST_BLOCKS
     batches = ranking.batches(samples)
     if many:
-        batches = [b for b in batches if b in bench.usual_batches]
+        usual = {*bench.usual_batches, *ranking.full_batches()}
+        batches = [b for b in batches if b in usual]
     found: list[tuple[float, Ranked, int]] = []
     for batch in batches:
         if over() and found:
