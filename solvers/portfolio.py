@@ -11,6 +11,8 @@ from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.usable import usable_part
 from arachne_opt.solvers.base import Limits, ProgressCallback, Result, Status, StopCheck
+from arachne_opt.solvers.baselines.dynamic_cp import dynamic_cp
+from arachne_opt.solvers.baselines.knapformer import knapformer
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest, binding_limits
 from arachne_opt.solvers.cascade.list_schedule import list_schedules
@@ -129,12 +131,13 @@ def _solve(
         # Pods begin with better schedules of their own.
         few = parts is not None and parts.pods and is_large(digest)
         _offer_lists(digest, best, clock, limits, _FEW_LISTS if few else None)
+    ruled = parts is not None and parts.lists and _offer_rules(digest, best, clock, limits)
     if parts is not None and problem.pinned:
         # The other search does not know pins.
         PinnedSearch(digest, best, clock, limits, parts).run()
     elif parts is not None:
         # A list schedule may already be better than what was given.
-        begin = best.schedule if start is not None else None
+        begin = best.schedule if start is not None or ruled else None
         Search(digest, best, clock, limits, parts, begin).run()
     return _finish(best, limits, clock, digest, name)
 
@@ -151,6 +154,23 @@ def _offer_lists(
         late = clock.wall_s() > _LIST_SHARE * limits.time_limit_s
         if clock.over() or (late and not limits.deterministic):
             break
+
+
+def _offer_rules(digest: Digest, best: Incumbent, clock: Clock, limits: Limits) -> bool:
+    """Offers what the peers' quick rules give; whether one of them is the best now.
+
+    They keep a cascade on one group: where hand-offs weigh, that is a good beginning.
+    """
+    ruled = False
+    for rule in (dynamic_cp, knapformer):
+        late = clock.wall_s() > _LIST_SHARE * limits.time_limit_s
+        if clock.over() or digest.problem.pinned or (late and not limits.deterministic):
+            break
+        plan = rule(digest.problem, limits).plan
+        schedule = None if plan is None else from_plan(digest, plan)
+        if schedule is not None and best.offer(in_start_order(digest, schedule), "rule"):
+            ruled = True
+    return ruled
 
 
 def _finish(best: Incumbent, limits: Limits, clock: Clock, digest: Digest, solver: str) -> Result:
