@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,9 @@ def cascade_features(problem: CascadeProblem) -> Features:
     """The facts about a cascade problem."""
     parts: dict[str, tuple[int, int]] = {}
     for cascade in problem.cascades:
-        kind = digest(cascade.canonical())[:_DIGITS]
+        # Pins name devices, whose numbers differ from cluster to cluster.
+        free = [replace(task, allowed_devices=None).canonical() for task in cascade.tasks]
+        kind = digest(free)[:_DIGITS]
         area_us = sum(min(o.area_us for o in task.options) for task in cascade.tasks)
         parts[kind] = parts.get(kind, (0, 0))[0] + 1, area_us
     names = sorted({task.name for _, _, task in problem.tasks()})
