@@ -7,8 +7,8 @@ SHELL := /bin/bash
 
 # The interpreter that makes .venv: 3.11 or newer.
 PYTHON ?= python3
-# Further arguments for pytest, such as PYTEST_ARGS="-n 2 -x".
-PYTEST_ARGS ?=
+# Arguments for pytest: two workers unless you say otherwise, such as PYTEST_ARGS="-x".
+PYTEST_ARGS ?= -n 2
 
 BIN := .venv/bin
 STAMP := .venv/.installed
