@@ -1,6 +1,6 @@
 """How fast a plan store is with many plans, and how much many processes get through.
 
-    python benchmarks/plan_store.py --db /tmp/plans.db
+    python benchmarks/plan_store.py --db plans.db
     .ci/with-postgres python benchmarks/plan_store.py   # takes the server's address from CI
 
 The database must be empty or missing. Prints medians of an exact look-up, of a search for near
