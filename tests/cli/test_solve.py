@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -222,12 +223,29 @@ def test_a_newer_database_is_refused(arachne: Run, manifest: Path, tmp_path: Pat
     assert "9999" in err
 
 
+def test_a_folder_is_no_database(arachne: Run, manifest: Path, tmp_path: Path) -> None:
+    code, _, err = arachne(*solve(manifest, "--db", tmp_path))
+    assert code == 6
+    assert str(tmp_path) in err
+
+
 def test_a_read_only_database_stores_nothing(arachne: Run, manifest: Path, tmp_path: Path) -> None:
-    arachne(*solve(manifest))
-    before = arachne("plans", "list", "--format", "json")[1]
-    code, _, err = arachne(*solve(manifest, "--no-cache", "--db", tmp_path))
-    assert code == 6, err
-    assert arachne("plans", "list", "--format", "json")[1] == before
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a disk needs root")
+    try:
+        store = ("--db", disk / "plans.db")
+        assert arachne(*solve(manifest, *store))[0] == 0
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        before = arachne("plans", "list", "--format", "json", *store)[1]
+        code, _, err = arachne(*solve(manifest, "--no-cache", *store))
+        assert code == 6
+        assert "read-only" in err
+        assert arachne("plans", "list", "--format", "json", *store)[1] == before
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def _limit_file_size() -> None:

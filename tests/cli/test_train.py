@@ -1,5 +1,6 @@
 """``arachne train`` from the outside: it resumes on other ranks, re-plans, and survives a loss."""
 
+import json
 import os
 import signal
 import socket
@@ -52,6 +53,18 @@ def test_a_training_resumes_on_other_ranks_plans_ahead_and_follows_drift(arachne
     code, out, err = arachne(*TRAIN, "0.3", "--cluster", "CPU:1", *folder, *more)
     assert (code, out) == (0, "")
     assert "all 3 epochs are trained; nothing is left to do" in err
+
+
+def test_a_plan_for_another_number_of_ranks_is_refused_before_anything_starts(arachne, tmp_path):
+    clips = ("--workload", CLIPS, "--model", "toy", "--iterations", "0:1", "--time-limit", "0.2")
+    code, out, _ = arachne("solve", "cascade", *clips, "--cluster", "CPU:2", "--format", "json")
+    assert code == 0
+    plan_id = json.loads(out)["plans"][0]["id"]
+    code, _, err = arachne("train", *clips, "--cluster", "CPU:4", "--plan", plan_id)
+    assert code == 2
+    assert "the plan is for 2 devices" in err
+    assert "this run has 4" in err
+    assert arachne("runs", "list", "--format", "json")[1].count('"id"') == 0
 
 
 @pytest.mark.parametrize(
