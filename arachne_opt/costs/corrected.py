@@ -9,6 +9,7 @@ from typing import Any
 from arachne_opt.canonical import digest
 from arachne_opt.cascade.problem import Option
 from arachne_opt.cluster import Cluster, DeviceType
+from arachne_opt.cost_version import cost_version, lineage
 from arachne_opt.costs.base import CostModel
 from arachne_opt.errors import InputError
 from arachne_opt.models import ModelSpec
@@ -55,7 +56,9 @@ class CorrectedCostModel:
     @cached_property
     def version(self) -> str:
         """Digest of the base and all factors."""
-        return f"corrected:{digest(self.description())[:16]}"
+        # Corrections of the same prices replace each other.
+        what = (self.model.name, lineage(self.base.version) or self.base.version)
+        return cost_version("corrected", what, digest(self.description()))
 
     @property
     def task_names(self) -> tuple[str, ...]:
