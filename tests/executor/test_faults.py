@@ -38,8 +38,9 @@ def test_a_rank_killed_in_an_iteration_is_restarted_and_nothing_is_lost(tmp_path
     seen, steps, notes = [], [], []
 
     def kill_once(progress):
-        if progress.done == 3 and progress.done not in seen:
-            # A moment later rank 1 is in the middle of step 3.
+        # The checkpoint of step 4 begins only when that of step 2 is whole.
+        if progress.done == 5 and progress.done not in seen:
+            # A moment later rank 1 is in the middle of step 5.
             threading.Timer(0.02, os.kill, (ranks_of(runs)[1], signal.SIGKILL)).start()
         seen.append(progress.done)
         notes.append(progress.note)
