@@ -47,7 +47,7 @@ def test_a_training_resumes_on_other_ranks_plans_ahead_and_follows_drift(arachne
     code, out, err = arachne(*TRAIN, "0.3", "--cluster", "CPU:1", *folder, *more)
     assert code == 0
     assert "going on from step-00000003: 3 steps, 1 epochs and 0 clips are done" in err
-    assert "planning anew with costs corrected:" in err
+    assert "planning anew with costs corrected" in err
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["3", "4", "5", "6", "7", "8"]
 
     code, out, err = arachne(*TRAIN, "0.3", "--cluster", "CPU:1", *folder, *more)
