@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import click
@@ -66,15 +65,14 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         InputError: the place cannot be written.
     """
+    # Not a temporary file: that would be readable by its owner alone.
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
-        ) as part:
-            part.write(text)
-        os.replace(part.name, path)
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
     except OSError as error:
-        with suppress(OSError, UnboundLocalError):
-            os.unlink(part.name)
+        with suppress(OSError):
+            part.unlink()
         raise InputError(f"cannot write: {error.strerror}", where=str(path)) from error
 
 

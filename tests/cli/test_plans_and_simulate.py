@@ -41,6 +41,19 @@ def test_a_trace_is_written(arachne: Run, plan_id: str, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 
 
+def test_exported_files_are_as_readable_as_any_other_and_leave_no_part(
+    arachne: Run, plan_id: str, tmp_path: Path
+) -> None:
+    (tmp_path / "usual.txt").write_text("")
+    out = tmp_path / "exported.jsonl"
+    assert arachne("plans", "export", plan_id, "--out", out)[0] == 0
+    assert out.stat().st_mode == (tmp_path / "usual.txt").stat().st_mode
+    assert not list(tmp_path.glob(".exported*"))
+    code, _, err = arachne("plans", "export", plan_id, "--out", tmp_path / "no" / "x.jsonl")
+    assert code == 2
+    assert "cannot write" in err
+
+
 def test_an_unknown_plan_is_refused(arachne: Run, plan_id: str) -> None:
     assert plan_id
     code, _, err = arachne("plans", "show", "zzzz")
