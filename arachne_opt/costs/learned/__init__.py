@@ -1,0 +1,1 @@
+"""Learned costs: features, networks, training, hold-out reports."""

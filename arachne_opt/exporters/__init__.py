@@ -1,0 +1,1 @@
+"""Plans written in the forms of other trainers."""

@@ -1,0 +1,1 @@
+"""Offline learning: examples generated in parallel, policies trained, versioned and refused."""

@@ -1,0 +1,1 @@
+"""The pipeline runtime: stages, schedule, synchronisation and re-layout of a pipeline plan."""

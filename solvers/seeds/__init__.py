@@ -1,0 +1,1 @@
+"""Learned policies turned into hints and columns."""
