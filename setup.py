@@ -38,6 +38,7 @@ PACKAGES = [
     "arachne_opt.executor",
     "arachne_opt.executor.adapters",
     "arachne_opt.executor.pipeline",
+    "arachne_opt.executor.pipeline.models",
     "arachne_opt.db",
     "arachne_opt.db.migrations",
     "arachne_opt.db.migrations.versions",
