@@ -103,7 +103,7 @@ class PipelineRun:
         self.facts, self.number, self.pipeline, self.blocking = facts, number, pipeline, blocking
         self.published_ends = published_ends
         count = len(pipeline.stages)
-        self.rows = _chunk_rows(pipeline, chunks)
+        self.rows = chunk_rows(pipeline, chunks)
         self.orders = [stage_order(schedule, i, count, microbatches, chunks) for i in range(count)]
         self.chunks = chunks
         self.holders = self._holders()
@@ -320,7 +320,7 @@ def _units(number: int, stage: Stage) -> Iterator[_Unit]:
         at += kind.ep
 
 
-def _chunk_rows(pipeline: Pipeline, chunks: int) -> dict[tuple[int, int], range]:
+def chunk_rows(pipeline: Pipeline, chunks: int) -> dict[tuple[int, int], range]:
     """Rows of each (stage, chunk): parts of each stage's number of rows, dealt in chunk order."""
     rows: dict[tuple[int, int], range] = {}
     at = 0
