@@ -1,4 +1,4 @@
-"""A cascade plan as a Chrome trace, for ui.perfetto.dev or chrome://tracing."""
+"""Timelines as a Chrome trace, for ui.perfetto.dev or chrome://tracing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from arachne_opt.cascade.plan import CascadePlan, Placement
 from arachne_opt.cascade.problem import CascadeProblem
-from arachne_opt.units import PPM
+from arachne_opt.report.cascade_timeline import measured_timeline, planned_timeline
+from arachne_opt.report.timeline import Timeline
 
 Event = dict[str, Any]
 
@@ -18,7 +19,7 @@ def chrome_trace(
     plan: CascadePlan,
     measured: Sequence[Placement] | None = None,
 ) -> dict[str, Any]:
-    """The trace as JSON values: a process per node, a track per device, arrows for hand-offs.
+    """The trace of a cascade plan: a process per node, a track per device and stream.
 
     Args:
         problem: gives names to nodes, cascades and tasks.
@@ -26,98 +27,94 @@ def chrome_trace(
         measured: the same tasks with the times of a replay, from its start; one placement per
             task, or one per task and rank. They appear as processes of their own.
     """
-    layers = [_Layer(name="planned", first_pid=0, placements=plan.placements)]
+    timelines = [planned_timeline(problem, plan)]
     if measured is not None:
-        first_pid = len(problem.cluster.nodes)
-        layers.append(_Layer(name="measured", first_pid=first_pid, placements=tuple(measured)))
-    writer = _Writer(problem, plan)
+        timelines.append(measured_timeline(problem, plan, measured))
+    return trace_of(timelines, {"problem": problem.name, "makespan_us": plan.makespan_us})
+
+
+def trace_of(
+    timelines: Sequence[Timeline], about: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The trace of timelines as JSON values, each process beside its like in the others.
+
+    Every process of every timeline (``planned node0``, ``measured node0``) is a process of the
+    trace, and every stream of a device a thread of it; spans are complete events, arrows flows.
+
+    Args:
+        timelines: such as what was planned and what was measured.
+        about: written to ``otherData``.
+    """
+    order = tuple(dict.fromkeys(name for line in timelines for name in line.processes))
+    events: list[Event] = []
+    first_pid = 0
+    for layer, timeline in enumerate(timelines):
+        sort = {name: at * len(timelines) + layer for at, name in enumerate(order)}
+        events += _Layer(timeline, first_pid, sort).events()
+        first_pid += len(timeline.processes)
     return {
-        "traceEvents": [event for layer in layers for event in writer.events(layer)],
+        "traceEvents": events,
         "displayTimeUnit": "ms",
-        "otherData": {"problem": problem.name, "makespan_us": plan.makespan_us},
+        "otherData": dict(about or {}),
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Layer:
-    """Placements that appear together; ``first_pid`` is the process of the first node."""
+    """One timeline; ``first_pid`` is the process of its first one."""
 
-    name: str
+    timeline: Timeline
     first_pid: int
-    placements: tuple[Placement, ...]
+    sort: Mapping[str, int]
 
-
-class _Writer:
-    def __init__(self, problem: CascadeProblem, plan: CascadePlan) -> None:
-        self.problem = problem
-        self.group_of = {(p.cascade, p.task): p.devices for p in plan.placements}
-
-    def events(self, layer: _Layer) -> Iterator[Event]:
-        """Names, then tasks, then arrows."""
-        yield from self._names(layer)
-        for p in layer.placements:
-            yield from self._slices(layer, p)
-        yield from self._arrows(layer)
-
-    def _names(self, layer: _Layer) -> Iterator[Event]:
-        for n, node in enumerate(self.problem.cluster.nodes):
-            pid = layer.first_pid + n
-            title = f"{layer.name} {node.name} ({node.device_type.name})"
-            yield _meta("process_name", pid, 0, {"name": title})
-            yield _meta("process_sort_index", pid, 0, {"sort_index": pid})
-        for device in self.problem.cluster.devices:
-            pid = layer.first_pid + device.node
-            title = f"device {device.index}"
-            yield _meta("thread_name", pid, device.index, {"name": title})
-            yield _meta("thread_sort_index", pid, device.index, {"sort_index": device.index})
-
-    def _slices(self, layer: _Layer, p: Placement) -> Iterator[Event]:
-        """One complete event per device of the group."""
-        cascade = self.problem.cascades[p.cascade]
-        name = cascade.tasks[p.task].name
-        group = self.group_of.get((p.cascade, p.task), p.devices)
-        args: Mapping[str, Any] = {
-            "cascade": p.cascade,
-            "id": cascade.id,
-            "label": cascade.label,
-            "degree": len(group),
-            "devices": list(group),
-            "penalty": self.problem.cluster.penalty_ppm(group) / PPM,
-        }
-        for d in p.devices:
+    def events(self) -> Iterator[Event]:
+        """Names, then spans, then arrows."""
+        streams = tuple(dict.fromkeys(track.stream for track in self.timeline.tracks))
+        devices = 1 + max((track.device for track in self.timeline.tracks), default=0)
+        pids = {name: self.first_pid + n for n, name in enumerate(self.timeline.processes)}
+        places = [
+            {"pid": pids[t.process], "tid": streams.index(t.stream) * devices + t.device}
+            for t in self.timeline.tracks
+        ]
+        yield from self._names(pids, places, streams)
+        for span in self.timeline.spans:
             yield {
                 "ph": "X",
-                "name": f"{name} {p.cascade}",
-                "cat": name,
-                "ts": p.start_us,
-                "dur": p.end_us - p.start_us,
-                "pid": self._pid(layer, d),
-                "tid": d,
-                "args": dict(args),
+                "name": span.name,
+                "cat": span.category,
+                "ts": span.start_us,
+                "dur": span.end_us - span.start_us,
+                **places[span.track],
+                "args": dict(span.args),
             }
+        yield from self._flows(places)
 
-    def _arrows(self, layer: _Layer) -> Iterator[Event]:
-        """A flow from each task to each that it feeds, between the first ranks of the groups."""
-        placed = {(p.cascade, p.task): p for p in reversed(layer.placements)}
-        for (c, t), after in sorted(placed.items()):
-            for p in self.problem.cascades[c].tasks[t].predecessors:
-                before = placed.get((c, p))
-                if before is None:
-                    continue
-                flow = {"name": "hand-off", "cat": "hand-off", "id": f"{layer.name}-{c}-{p}-{t}"}
-                # The arrow must begin inside its slice, hence at the last microsecond.
-                start_us = max(before.start_us, before.end_us - 1)
-                yield {**flow, "ph": "s", "ts": start_us} | self._track(layer, before)
-                end = {**flow, "ph": "f", "bp": "e", "ts": after.start_us}
-                yield end | self._track(layer, after)
+    def _names(
+        self, pids: Mapping[str, int], places: Sequence[Event], streams: Sequence[str]
+    ) -> Iterator[Event]:
+        for name, pid in pids.items():
+            place = {"pid": pid, "tid": 0}
+            yield _meta("process_name", place, {"name": f"{self.timeline.name} {name}"})
+            yield _meta("process_sort_index", place, {"sort_index": self.sort[name]})
+        for track, place in zip(self.timeline.tracks, places, strict=True):
+            sort = track.device * len(streams) + streams.index(track.stream)
+            yield _meta("thread_name", place, {"name": track.title})
+            yield _meta("thread_sort_index", place, {"sort_index": sort})
 
-    def _track(self, layer: _Layer, p: Placement) -> Event:
-        device = p.devices[0]
-        return {"pid": self._pid(layer, device), "tid": device}
+    def _flows(self, places: Sequence[Event]) -> Iterator[Event]:
+        for number, arrow in enumerate(self.timeline.arrows):
+            before = self.timeline.spans[arrow.source]
+            after = self.timeline.spans[arrow.target]
+            flow = {
+                "name": arrow.name,
+                "cat": arrow.name,
+                "id": f"{self.timeline.name}-{number}",
+            }
+            # The arrow must begin inside its slice, hence at the last microsecond.
+            start_us = max(before.start_us, before.end_us - 1)
+            yield {**flow, "ph": "s", "ts": start_us, **places[before.track]}
+            yield {**flow, "ph": "f", "bp": "e", "ts": after.start_us, **places[after.track]}
 
-    def _pid(self, layer: _Layer, device: int) -> int:
-        return layer.first_pid + self.problem.cluster.devices[device].node
 
-
-def _meta(name: str, pid: int, tid: int, args: Event) -> Event:
-    return {"ph": "M", "name": name, "pid": pid, "tid": tid, "args": args}
+def _meta(name: str, place: Event, args: Event) -> Event:
+    return {"ph": "M", "name": name, **place, "args": args}

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given, settings
 
 from arachne_opt.cascade.plan import Placement
-from arachne_opt.report.trace import chrome_trace
+from arachne_opt.report.timeline import COMPUTE, Arrow, Span, Timeline, Track
+from arachne_opt.report.trace import chrome_trace, trace_of
 from tests.strategies import problems_with_plans, random_problem, seeded_plan
+
+STREAMS = (COMPUTE, "send")
 
 
 def by_phase(trace):
@@ -19,11 +22,16 @@ def by_phase(trace):
     return found
 
 
+def tasks_of(trace):
+    """The slices that are no hand-offs."""
+    return [s for s in by_phase(trace)["X"] if s["cat"] != "hand-off"]
+
+
 @given(problems_with_plans())
 @settings(max_examples=50)
 def test_every_task_is_a_slice_on_each_of_its_devices(case):
     problem, plan = case
-    slices = by_phase(chrome_trace(problem, plan))["X"]
+    slices = tasks_of(chrome_trace(problem, plan))
     shown = Counter((s["args"]["cascade"], s["cat"], s["tid"], s["ts"], s["dur"]) for s in slices)
     planned = Counter(
         (p.cascade, problem.cascades[p.cascade].tasks[p.task].name, d, p.start_us, length_us(p))
@@ -100,7 +108,8 @@ def test_nodes_are_processes_and_devices_are_tracks(problem):
     processes, tracks = names(trace, "process_name"), names(trace, "thread_name")
     assert len(processes) == len(problem.cluster.nodes)
     assert processes[0, 0].startswith("planned n0 (")
-    assert len(tracks) == problem.cluster.device_count
+    compute = {key: name for key, name in tracks.items() if "hand-off" not in name}
+    assert len(compute) == problem.cluster.device_count
     last = problem.cluster.devices[-1]
     assert tracks[last.node, last.index] == f"device {last.index}"
 
@@ -124,7 +133,7 @@ def test_measured_times_are_processes_of_their_own(problem):
     assert [name.split()[0] for name in processes.values()] == (
         ["planned"] * nodes + ["measured"] * nodes
     )
-    slices = [s for s in by_phase(trace)["X"] if s["pid"] >= nodes]
+    slices = [s for s in tasks_of(trace) if s["pid"] >= nodes]
     assert len(slices) == len(measured)
     # A rank's slice still tells the whole group.
     wide = max(plan.placements, key=lambda p: p.degree)
@@ -134,3 +143,75 @@ def test_measured_times_are_processes_of_their_own(problem):
     ]
     assert wide.degree in {s["args"]["degree"] for s in shown}
     assert trace["otherData"]["makespan_us"] == plan.makespan_us
+
+
+def test_a_node_measured_stands_beside_the_same_node_planned(problem):
+    plan = seeded_plan(problem, 1)
+    trace = chrome_trace(problem, plan, plan.placements)
+    order = {
+        event["args"]["sort_index"]: event["pid"]
+        for event in trace["traceEvents"]
+        if event["name"] == "process_sort_index"
+    }
+    titles = names(trace, "process_name")
+    shown = [titles[order[at], 0] for at in sorted(order)]
+    assert len(shown) == 2 * len(problem.cluster.nodes)
+    for planned, measured in zip(shown[::2], shown[1::2], strict=True):
+        assert measured == planned.replace("planned", "measured")
+
+
+def test_handoffs_are_on_streams_of_their_own_and_take_the_time_that_they_cost():
+    problem = next(
+        p for p in map(random_problem, range(40)) if any(t.input_bytes for _, _, t in p.tasks())
+    )
+    plan = next(
+        plan
+        for plan in (seeded_plan(problem, seed) for seed in range(20))
+        if any(s["cat"] == "hand-off" for s in by_phase(chrome_trace(problem, plan))["X"])
+    )
+    trace = chrome_trace(problem, plan)
+    tracks = names(trace, "thread_name")
+    placed = {(p.cascade, p.task): p for p in plan.placements}
+    costs = {
+        (
+            c,
+            problem.cluster.handoff_us(
+                task.input_bytes, placed[c, p].devices, placed[c, t].devices
+            ),
+        )
+        for c, t, task in problem.tasks()
+        for p in task.predecessors
+    }
+    moves = [s for s in by_phase(trace)["X"] if s["cat"] == "hand-off"]
+    for move in moves:
+        assert "hand-off" in tracks[move["pid"], move["tid"]]
+        assert (move["args"]["cascade"], move["dur"]) in costs
+
+
+def test_timelines_of_any_runtime_become_processes_and_streams():
+    tracks = tuple(Track(process="host", device=d, stream=s) for d in (0, 1) for s in STREAMS)
+    forward = Span(track=0, name="forward 3", category="forward", start_us=5, end_us=9)
+    send = Span(track=1, name="send 3", category="send", start_us=9, end_us=10, args={"to": 1})
+    arrows = (Arrow(name="activations", source=0, target=1),)
+    lines = [
+        Timeline(name=name, tracks=tracks, spans=(forward, send), arrows=arrows)
+        for name in ("planned", "measured")
+    ]
+    trace = trace_of(lines, {"plan": "abc"})
+    assert trace["otherData"] == {"plan": "abc"}
+    assert names(trace, "process_name") == {(0, 0): "planned host", (1, 0): "measured host"}
+    titles = names(trace, "thread_name")
+    assert sorted(titles[0, tid] for pid, tid in titles if pid == 0) == [
+        "device 0",
+        "device 0 send",
+        "device 1",
+        "device 1 send",
+    ]
+    found = by_phase(trace)
+    assert [(s["pid"], s["ts"], s["dur"]) for s in found["X"]] == [
+        (0, 5, 4),
+        (0, 9, 1),
+        (1, 5, 4),
+        (1, 9, 1),
+    ]
+    assert len({event["id"] for event in found["s"]}) == 2
