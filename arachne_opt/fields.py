@@ -78,6 +78,13 @@ class Fields:
             raise self._wrong(key, "a finite number >= 0", found)
         return float(found)
 
+    def flag(self, key: str) -> bool:
+        """A boolean; False where the key is missing."""
+        found = self._value.get(key, False)
+        if not isinstance(found, bool):
+            raise self._wrong(key, "true or false", found)
+        return found
+
     def items(self, key: str) -> list[Any]:
         """A list; empty where the key is missing."""
         found = self._value.get(key, [])

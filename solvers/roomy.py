@@ -1,5 +1,8 @@
 """Plans whose parked results fit: solve, look at memory over time, solve again with a reserve.
 
+Where tasks can compute their activations again, a plan that is short of memory is first tried with
+those tasks doing so that run while it is short.
+
 The first solve has all options: its bound holds for the whole problem, as memory over time only
 forbids plans. Later ones keep a reserve free on every device; their bounds say nothing.
 """
@@ -101,10 +104,11 @@ class RoomySearch:
         self._offer(event.plan, event.source, began_s + event.elapsed_s)
 
     def _offer(self, plan: CascadePlan | None, source: str, elapsed_s: float | None = None) -> None:
-        """Takes a plan that fits and is better."""
+        """Takes a plan that is better and fits, if need be with activations computed again."""
         if plan is None or (self._plan and plan.makespan_us >= self._plan.makespan_us):
             return
-        if self._room.parked_where_short(plan):
+        plan = self._room.relieved(plan)
+        if plan is None or (self._plan and plan.makespan_us >= self._plan.makespan_us):
             return
         self._plan = plan
         self._report(source, elapsed_s or self._clock.wall_s(), new_plan=True)

@@ -163,6 +163,8 @@ def build_problem(
         problem = _forbid(rng, problem)
     if restricted and rng.random() < 0.2:
         problem = _pin(rng, problem)
+    if restricted and rng.random() < 0.2:
+        problem = _offer_recomputation(rng, problem)
     return problem
 
 
@@ -187,7 +189,14 @@ def seeded_plan(problem: CascadeProblem, seed: int = 0) -> CascadePlan:
             moved_us = cluster.handoff_us(task.input_bytes, done[c, p].devices, group)
             start_us = max(start_us, done[c, p].end_us + moved_us)
         end_us = start_us + scale_up(option.duration_us, cluster.penalty_ppm(group))
-        done[c, t] = Placement(cascade=c, task=t, devices=group, start_us=start_us, end_us=end_us)
+        done[c, t] = Placement(
+            cascade=c,
+            task=t,
+            devices=group,
+            start_us=start_us,
+            end_us=end_us,
+            recompute=option.recompute,
+        )
         free_us.update(dict.fromkeys(group, end_us))
     return CascadePlan(problem_name=problem.name, placements=tuple(done.values()))
 
@@ -320,6 +329,25 @@ def _random_options(rng: random.Random, cluster: Cluster) -> tuple[Option, ...]:
                 )
             )
     return _make_one_usable(tuple(options), cluster)
+
+
+def _offer_recomputation(rng: random.Random, problem: CascadeProblem) -> CascadeProblem:
+    """The problem with a longer and leaner way beside most options."""
+
+    def lean(option: Option) -> Option:
+        return replace(
+            option,
+            duration_us=round(option.duration_us * rng.uniform(1.0, 1.5)),
+            memory_bytes=round(option.memory_bytes * rng.uniform(0.2, 0.9)),
+            recompute=True,
+        )
+
+    def offered(task: Task) -> Task:
+        more = tuple(lean(option) for option in task.options if rng.random() < 0.7)
+        return replace(task, options=task.options + more)
+
+    cascades = (replace(c, tasks=tuple(map(offered, c.tasks))) for c in problem.cascades)
+    return replace(problem, cascades=tuple(cascades))
 
 
 def _make_one_usable(options: tuple[Option, ...], cluster: Cluster) -> tuple[Option, ...]:

@@ -136,9 +136,11 @@ class _Checker:
         kind, option = self.facts.kinds(p.devices)[0], self.option(p)
         if option is None:
             options = self.problem.cascades[p.cascade].tasks[p.task].options
-            legal = sorted({o.degree for o in options if o.device_type in (None, kind.name)})
+            here = [o for o in options if o.device_type in (None, kind.name)]
+            legal = sorted({o.degree for o in here if o.recompute == p.recompute})
             offer = f"it has {', '.join(map(str, legal))}" if legal else "it has none there"
-            text = f"no option of degree {p.degree} on {kind.name}; {offer}"
+            way = " that computes activations again" if p.recompute else ""
+            text = f"no option of degree {p.degree} on {kind.name}{way}; {offer}"
             yield Violation(code=Fault.NO_SUCH_OPTION, where=self.where(p), text=text)
             return
         if option.memory_bytes > kind.memory_bytes:
@@ -219,6 +221,7 @@ class _Checker:
                 devices=tuple(dict.fromkeys(p.devices)),
                 start_us=p.start_us,
                 end_us=p.end_us,
+                recompute=p.recompute,
             )
             for p in known
             if p.end_us > p.start_us and self.option(p) is not None
@@ -251,7 +254,7 @@ class _Checker:
         if len(kinds) != 1:
             return None
         task = self.problem.cascades[p.cascade].tasks[p.task]
-        return self.facts.option(task, p.degree, kinds[0].name)
+        return self.facts.option(task, p.degree, kinds[0].name, recompute=p.recompute)
 
     def handoff_us(self, size_bytes: int, before: Placement, after: Placement) -> int:
         """Hand-off between two placements, 0 where a group is not legal anyway."""

@@ -81,9 +81,11 @@ class Facts:
         quotient, rest = divmod(size_bytes * len(late) * _MILLION, len(target) * rate)
         return max(link.latency_us for link in links) + quotient + (rest > 0)
 
-    def option(self, task: Task, degree: int, kind: str) -> Option | None:
-        """The option of a degree that holds on devices of a type."""
-        fits = [o for o in task.options if o.degree == degree]
+    def option(
+        self, task: Task, degree: int, kind: str, *, recompute: bool = False
+    ) -> Option | None:
+        """The option of a degree that holds on devices of a type and treats activations so."""
+        fits = [o for o in task.options if o.degree == degree and o.recompute is recompute]
         return next((o for o in fits if o.device_type is None or o.device_type == kind), None)
 
     def _best_link(self, source: Sequence[int], device: int) -> Link:

@@ -23,6 +23,7 @@ class Span:
     devices: tuple[int, ...]
     start_us: int
     end_us: int
+    recompute: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +126,6 @@ class _Book:
         found = [self._resident.get(kind, 0)]
         for span in running:
             task = self._problem.cascades[span.cascade].tasks[span.task]
-            option = self._facts.option(task, len(span.devices), kind)
+            option = self._facts.option(task, len(span.devices), kind, recompute=span.recompute)
             found.append(option.memory_bytes if option is not None else 0)
         return max(found)

@@ -1,4 +1,9 @@
-"""Cascade plans and their JSON form ``arachne.cascade-plan/1``."""
+"""Cascade plans and their JSON form ``arachne.cascade-plan/1``.
+
+A plan of which tasks compute their activations again is ``arachne.cascade-plan/2``: the same with
+``"recompute": true`` in these runs. Who knows the first form only then refuses it, and does not
+replay it without them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,7 @@ from arachne_opt.errors import InputError
 from arachne_opt.units import US_PER_S, seconds_from_us
 
 PLAN_FORMAT = "arachne.cascade-plan/1"
+RECOMPUTE_FORMAT = "arachne.cascade-plan/2"
 
 # The format keeps the names of the public data.
 STAGE_OF_TASK = {"encode": "vae", "denoise": "dit"}
@@ -25,6 +31,7 @@ class Placement:
         cascade: index of the cascade in the problem.
         task: index of the task in the cascade.
         devices: the group, in rank order of the sequence-parallel group.
+        recompute: by the option that computes activations again.
     """
 
     cascade: int
@@ -32,6 +39,7 @@ class Placement:
     devices: tuple[int, ...]
     start_us: int
     end_us: int
+    recompute: bool = False
 
     @property
     def degree(self) -> int:
@@ -80,9 +88,11 @@ class CascadePlan:
                     "gpus": list(p.devices),
                     "start_s": seconds_from_us(p.start_us),
                     "end_s": seconds_from_us(p.end_us),
+                    **({"recompute": True} if p.recompute else {}),
                 }
             )
-        return {"format": PLAN_FORMAT, "instance": self.problem_name, "runs": runs}
+        form = RECOMPUTE_FORMAT if any(p.recompute for p in self.placements) else PLAN_FORMAT
+        return {"format": form, "instance": self.problem_name, "runs": runs}
 
 
 def plan_from_json(value: object, problem: CascadeProblem) -> CascadePlan:
@@ -91,8 +101,9 @@ def plan_from_json(value: object, problem: CascadeProblem) -> CascadePlan:
     Raises:
         InputError: another format, an unknown cascade or stage, or a field of the wrong type.
     """
-    if not isinstance(value, dict) or value.get("format") != PLAN_FORMAT:
-        raise InputError(f"not a plan of format {PLAN_FORMAT!r}")
+    forms = PLAN_FORMAT, RECOMPUTE_FORMAT
+    if not isinstance(value, dict) or value.get("format") not in forms:
+        raise InputError(f"not a plan of format {' or '.join(map(repr, forms))}")
     where = f"plan for {value.get('instance')!r}"
     try:
         placements = tuple(_placement(run, problem) for run in value["runs"])
@@ -111,12 +122,16 @@ def _placement(run: Mapping[str, Any], problem: CascadeProblem) -> Placement:
     names = [task.name for task in problem.cascades[cascade].tasks]
     if name not in names:
         raise InputError(f"cascade {cascade} has no stage {stage!r}; it has {', '.join(names)}")
+    recompute = run.get("recompute", False)
+    if not isinstance(recompute, bool):
+        raise InputError(f"recompute is true or false, not {recompute!r}")
     return Placement(
         cascade=cascade,
         task=names.index(name),
         devices=tuple(int(d) for d in run["gpus"]),
         start_us=round(float(run["start_s"]) * US_PER_S),
         end_us=round(float(run["end_s"]) * US_PER_S),
+        recompute=recompute,
     )
 
 

@@ -24,12 +24,15 @@ class Option:
         duration_us: time on devices of one node; a group over several nodes pays the penalty.
         memory_bytes: peak per device, everything included.
         device_type: the type that this line is for; None holds for every type.
+        recompute: activations are computed again in the backward pass instead of kept: longer,
+            with less memory. Such an option stands beside the one that keeps them.
     """
 
     degree: int
     duration_us: int
     memory_bytes: int = 0
     device_type: str | None = None
+    recompute: bool = False
 
     def __post_init__(self) -> None:
         if self.degree < 1 or self.duration_us < 1 or self.memory_bytes < 0:
@@ -47,7 +50,8 @@ class Task:
 
     Args:
         name: ``encode``, ``denoise`` or another stage.
-        options: at most one per degree and device type.
+        options: at most one per degree and device type that keeps activations, and one that
+            computes them again.
         predecessors: indices of earlier tasks of the same cascade.
         input_bytes: size of what one predecessor hands over, such as the latents of a
             micro-batch; priced by ``Cluster.handoff_us``, 0 makes hand-offs free.
@@ -66,7 +70,7 @@ class Task:
             if not self.allowed_devices:
                 raise InputError("a pin needs at least one device", where=f"task {self.name}")
             object.__setattr__(self, "allowed_devices", _each_once(self.allowed_devices))
-        keys = Counter((o.degree, o.device_type) for o in self.options)
+        keys = Counter((o.degree, o.device_type, o.recompute) for o in self.options)
         if not self.options:
             raise InputError("a task needs at least one option", where=f"task {self.name}")
         if double := [key for key, n in keys.items() if n > 1]:
@@ -79,10 +83,11 @@ class Task:
         if self.input_bytes < 0:
             raise InputError("input_bytes must not be negative", where=f"task {self.name}")
 
-    def option(self, degree: int, device_type: str) -> Option | None:
+    def option(self, degree: int, device_type: str, *, recompute: bool = False) -> Option | None:
         """The option of a degree on devices of a type, None where the task has none."""
         for option in self.options:
-            if option.degree == degree and option.device_type in (None, device_type):
+            same = option.degree == degree and option.recompute == recompute
+            if same and option.device_type in (None, device_type):
                 return option
         return None
 
@@ -93,7 +98,9 @@ class Task:
             position: the number to write for each device of a pin; its own by default.
         """
         options = [
-            [o.degree, o.device_type or "", o.duration_us, o.memory_bytes] for o in self.options
+            # Marked only where it is set: tasks without it keep their fingerprints.
+            [o.degree, o.device_type or "", o.duration_us, o.memory_bytes, *[1] * o.recompute]
+            for o in self.options
         ]
         out = [self.name, sorted(options), sorted(self.predecessors), self.input_bytes]
         if self.allowed_devices is None:

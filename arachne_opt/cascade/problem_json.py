@@ -19,7 +19,7 @@ _TOP = (
     "cascades",
 )
 _TASK = ("name", "predecessors", "input_bytes", "allowed_devices", "options")
-_OPTION = ("degree", "duration_us", "memory_bytes", "device_type")
+_OPTION = ("degree", "duration_us", "memory_bytes", "device_type", "recompute")
 
 
 def problem_to_json(problem: CascadeProblem) -> dict[str, Any]:
@@ -71,6 +71,7 @@ def _task_to_json(task: Task) -> dict[str, Any]:
             "duration_us": option.duration_us,
             "memory_bytes": option.memory_bytes,
             **({"device_type": option.device_type} if option.device_type is not None else {}),
+            **({"recompute": True} if option.recompute else {}),
         }
         for option in task.options
     ]
@@ -124,4 +125,5 @@ def _option(fields: Fields) -> Option:
         duration_us=fields.integer("duration_us", minimum=1),
         memory_bytes=fields.integer("memory_bytes", 0),
         device_type=fields.text("device_type") if "device_type" in fields else None,
+        recompute=fields.flag("recompute"),
     )

@@ -32,6 +32,7 @@ class SimulatedTask:
     penalty_ppm: int
     handoff_us: int
     ready_us: int
+    recompute: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +148,8 @@ class _Machine:
         first = all(self.queues[d][0] == key for d in group)
         if key in self.ran or self.waits[key] or not first:
             return
-        kind = self.facts.kinds(group)[0].name
-        option = self.facts.option(self._task(key), len(group), kind)
+        kind, again = self.facts.kinds(group)[0].name, self.placed[key].recompute
+        option = self.facts.option(self._task(key), len(group), kind, recompute=again)
         assert option is not None  # _index refuses a placement without one
         end_us = now_us + self.facts.duration_us(option, group)
         heapq.heappush(self.events, (end_us, "end", key))
@@ -161,6 +162,7 @@ class _Machine:
             penalty_ppm=self.facts.penalty_ppm(group),
             handoff_us=self.handoff_us[key],
             ready_us=self.ready_us[key],
+            recompute=again,
         )
 
     def _index(self, plan: CascadePlan) -> dict[Key, Placement]:
@@ -194,8 +196,12 @@ class _Machine:
             barred |= set(p.devices).difference(task.allowed_devices)
         if barred:
             return f"{task.name} may not use the devices {sorted(barred)}"
-        if len(kinds) > 1 or self.facts.option(task, p.degree, kinds[0].name) is None:
-            return f"no option of degree {p.degree} on {' and '.join(k.name for k in kinds)}"
+        known = len(kinds) == 1 and self.facts.option(
+            task, p.degree, kinds[0].name, recompute=p.recompute
+        )
+        if not known:
+            way = " that computes activations again" if p.recompute else ""
+            return f"no option of degree {p.degree} on {' and '.join(k.name for k in kinds)}{way}"
         return None
 
     def _inputs(self, key: Key) -> list[Key]:
@@ -242,6 +248,7 @@ def _span(task: SimulatedTask) -> Span:
         devices=task.devices,
         start_us=task.start_us,
         end_us=task.end_us,
+        recompute=task.recompute,
     )
 
 

@@ -25,12 +25,14 @@ class Mode:
         kind: index of the device type in ``Digest.kind_names``.
         least_us: duration with the mildest penalty that any group of this degree pays: none
             unless the degree is wider than the largest node of the type.
+        recompute: by the option that computes activations again.
     """
 
     degree: int
     kind: int
     duration_us: int
     least_us: int
+    recompute: bool = False
 
     @property
     def area_us(self) -> int:
@@ -170,21 +172,35 @@ class Digest:
         )
 
     def _modes(self, task: Task) -> tuple[Mode, ...]:
+        """The modes of a task, one per degree and device type.
+
+        Of two options that both fit, one of which computes activations again, the quicker one
+        makes every plan at least as short. See ``Room`` for memory over time.
+        """
         types, counts = self.problem.cluster.device_types, self.problem.count_of_type(task)
-        modes = []
+        best: dict[tuple[int, int], Mode] = {}
         for option in self.problem.usable_options(task):
             for kind, name in enumerate(self.kind_names):
                 fits = types[name].memory_bytes >= option.memory_bytes
                 fits = fits and counts[name] >= option.degree
-                if option.device_type in (None, name) and fits:
-                    modes.append(self._mode(option, kind))
-        return tuple(sorted(modes, key=lambda m: (m.kind, m.degree)))
+                if option.device_type not in (None, name) or not fits:
+                    continue
+                mode, known = self._mode(option, kind), best.get((kind, option.degree))
+                if known is None or _rank(mode) < _rank(known):
+                    best[kind, option.degree] = mode
+        return tuple(best[key] for key in sorted(best))
 
     def _mode(self, option: Option, kind: int) -> Mode:
         least = option.duration_us
         if option.degree > self.widest_of_kind[kind]:
             least = scale_up(least, self.mildest_ppm)
-        return Mode(degree=option.degree, kind=kind, duration_us=option.duration_us, least_us=least)
+        return Mode(
+            degree=option.degree,
+            kind=kind,
+            duration_us=option.duration_us,
+            least_us=least,
+            recompute=option.recompute,
+        )
 
     def penalty_ppm(self, devices: Iterable[int]) -> int:
         """Slow-down of a group in millionths."""
@@ -242,6 +258,10 @@ class Digest:
         cluster = self.problem.cluster
         between = [entry.link for entry in cluster.zone_links]
         return (*(n.intra_link for n in cluster.nodes), cluster.inter_link, *between)
+
+
+def _rank(mode: Mode) -> tuple[int, bool]:
+    return mode.duration_us, mode.recompute
 
 
 def binding_limits(problem: CascadeProblem) -> tuple[str, ...]:

@@ -1,18 +1,19 @@
 """Room for parked results: the solver's own account of memory over time, and plans that keep it.
 
 A result is parked on its producer's devices, in equal slices, from the end of the producer to the
-start of the task that takes it. Options that leave a reserve free make room for it.
+start of the task that takes it. Options that leave a reserve free make room for it, and so do
+single tasks that compute their activations again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from arachne_opt.cascade.plan import CascadePlan, Placement
 from arachne_opt.cascade.problem import CascadeProblem, Option, Task
-from arachne_opt.solvers.cascade.digest import Digest, binding_limits
-from arachne_opt.solvers.cascade.schedule import Run, left_shift, to_plan
+from arachne_opt.solvers.cascade.digest import Digest, Mode, binding_limits
+from arachne_opt.solvers.cascade.schedule import Run, from_plan, left_shift, to_plan
 
 # A plan by list scheduling, at once.
 Quick = Callable[[CascadeProblem], CascadePlan]
@@ -54,25 +55,72 @@ class Room:
 
     def parked_where_short(self, plan: CascadePlan) -> int:
         """The most that is parked on a device when that exceeds its memory, 0 where none does."""
+        return max((parked for parked, _ in self._shortages(plan)), default=0)
+
+    def relieved(self, plan: CascadePlan) -> CascadePlan | None:
+        """The plan with activations computed again where memory is short; None where that fails.
+
+        Groups and order stay; what becomes longer moves the rest back.
+        """
+        again: set[tuple[int, int]] = set()
+        while True:
+            running = {(p.cascade, p.task) for _, tasks in self._shortages(plan) for p in tasks}
+            if not running:
+                return plan
+            more = {key for key in running - again if self._can_recompute(*key)}
+            if not more:
+                return None
+            again |= more
+            digest = Digest(self._recomputing(again))
+            schedule = from_plan(digest, plan)
+            if schedule is None:
+                return None
+            plan = to_plan(digest, schedule)
+
+    def _shortages(self, plan: CascadePlan) -> Iterator[tuple[int, list[Placement]]]:
+        """What is parked, and the tasks that run, wherever both are too much for a device."""
         stays, runs = self._by_device(plan)
-        worst = 0
         for device, rows in stays.items():
             # Memory can only be short from the start of a stay or of a task on.
             moments = {s for s, _, _ in rows} | {p.start_us for p in runs.get(device, ())}
             for at in moments:
                 parked = sum(size for s, e, size in rows if s <= at < e)
-                if parked and self._base(device, at, runs) + parked > self._memory[device]:
-                    worst = max(worst, parked)
-        return worst
+                running = [p for p in runs.get(device, ()) if p.start_us <= at < p.end_us]
+                if parked and self._base(device, running) + parked > self._memory[device]:
+                    yield parked, running
 
-    def _base(self, device: int, at: int, runs: dict[int, list[Placement]]) -> int:
+    def _base(self, device: int, running: list[Placement]) -> int:
         base = self._resident.get(self._kind[device], 0)
-        for p in runs.get(device, ()):
-            if p.start_us <= at < p.end_us:
-                task = self._problem.cascades[p.cascade].tasks[p.task]
-                option = task.option(p.degree, self._kind[device])
-                base = max(base, option.memory_bytes if option else 0)
+        for p in running:
+            task = self._problem.cascades[p.cascade].tasks[p.task]
+            option = task.option(p.degree, self._kind[device], recompute=p.recompute)
+            base = max(base, option.memory_bytes if option else 0)
         return base
+
+    def _can_recompute(self, cascade: int, task: int) -> bool:
+        return any(o.recompute for o in self._problem.cascades[cascade].tasks[task].options)
+
+    def _recomputing(self, chosen: Collection[tuple[int, int]]) -> CascadeProblem:
+        """The problem in which some tasks compute activations again wherever they can."""
+
+        def forced(task: Task) -> Task:
+            again = {(o.degree, o.device_type) for o in task.options if o.recompute}
+            options = (
+                o for o in task.options if o.recompute or (o.degree, o.device_type) not in again
+            )
+            return replace(task, options=tuple(options))
+
+        cascades = (
+            replace(
+                cascade,
+                tasks=tuple(
+                    forced(task) if (c, t) in chosen else task
+                    for t, task in enumerate(cascade.tasks)
+                ),
+            )
+            for c, cascade in enumerate(self._problem.cascades)
+        )
+        return replace(self._problem, cascades=tuple(cascades), resident_bytes=())
 
     def _by_device(
         self, plan: CascadePlan
@@ -125,7 +173,8 @@ class Room:
 
         None where that is no legal plan.
         """
-        digest = Digest(self._problem)
+        every = {(c, t) for c, t, _ in self._problem.tasks()}
+        digest = Digest(self._recomputing(every))
         for first in dict.fromkeys(self._kind.index(name) for name in self._kind):
             runs = list(self._serial_runs(digest, first))
             if len(runs) == len(digest.tasks):
@@ -143,13 +192,13 @@ class Room:
             modes = [m for m in flat.modes if m.kind == kind]
             if first not in devices or not modes:
                 return
-            least = min(modes, key=lambda m: (_memory(task, m.degree, self._kind[first]), m.degree))
+            least = min(modes, key=lambda m: (_memory(task, m, self._kind[first]), m.degree))
             others = [d for d in devices if d != first]
             yield flat.index, tuple(sorted([first, *others[: least.degree - 1]]))
 
 
-def _memory(task: Task, degree: int, kind: str) -> int:
-    option = task.option(degree, kind)
+def _memory(task: Task, mode: Mode, kind: str) -> int:
+    option = task.option(mode.degree, kind, recompute=mode.recompute)
     assert option is not None  # modes come from options
     return option.memory_bytes
 
@@ -160,7 +209,7 @@ def quick_fit(room: Room, quick: Quick) -> CascadePlan | None:
         problem = room.with_reserve(reserve)
         if problem is None:
             break
-        plan = quick(problem)
-        if not room.parked_where_short(plan):
+        plan = room.relieved(quick(problem))
+        if plan is not None:
             return plan
     return room.serial_plan()

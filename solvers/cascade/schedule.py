@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from arachne_opt.cascade.plan import CascadePlan, Placement
-from arachne_opt.solvers.cascade.digest import Digest
+from arachne_opt.solvers.cascade.digest import Digest, Mode
 
 # A task and the group that it runs on, devices in rising order.
 Run = tuple[int, tuple[int, ...]]
@@ -73,6 +73,12 @@ def in_start_order(digest: Digest, schedule: Schedule) -> Schedule:
 
 def to_plan(digest: Digest, schedule: Schedule) -> CascadePlan:
     """The schedule as a plan."""
+
+    def mode(index: int, devices: tuple[int, ...]) -> Mode:
+        found = digest.tasks[index].mode(len(devices), digest.kind_of[devices[0]])
+        assert found is not None  # schedules use modes of their tasks
+        return found
+
     placements = tuple(
         Placement(
             cascade=digest.tasks[index].cascade,
@@ -80,6 +86,7 @@ def to_plan(digest: Digest, schedule: Schedule) -> CascadePlan:
             devices=devices,
             start_us=schedule.starts_us[index],
             end_us=schedule.ends_us[index],
+            recompute=mode(index, devices).recompute,
         )
         for index, devices in schedule.runs
     )

@@ -52,7 +52,9 @@ def test_options_agree_with_the_task(problem):
     for _, _, task in problem.tasks():
         for kind in problem.cluster.device_types:
             for degree in range(1, 9):
-                assert facts.option(task, degree, kind) == task.option(degree, kind)
+                for again in (False, True):
+                    found = facts.option(task, degree, kind, recompute=again)
+                    assert found == task.option(degree, kind, recompute=again)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,11 @@ def take_another_degree(problem, plan, rng):
     task = problem.cascades[p.cascade].tasks[p.task]
     kind = problem.cluster.devices[p.devices[0]].device_type
     same = [d.index for d in problem.cluster.devices if d.device_type == kind]
-    wrong = [k for k in range(1, len(same) + 1) if task.option(k, kind.name) is None]
+    wrong = [
+        k
+        for k in range(1, len(same) + 1)
+        if task.option(k, kind.name, recompute=p.recompute) is None
+    ]
     need(wrong)
     return problem, swap(plan, i, devices=tuple(same[: rng.choice(wrong)]))
 
@@ -153,7 +157,7 @@ def forget_the_penalty(problem, plan, rng):
     i = rng.choice(wide)
     p = plan.placements[i]
     kind = cluster.devices[p.devices[0]].device_type.name
-    option = problem.cascades[p.cascade].tasks[p.task].option(p.degree, kind)
+    option = problem.cascades[p.cascade].tasks[p.task].option(p.degree, kind, recompute=p.recompute)
     return problem, swap(plan, i, end_us=p.start_us + option.duration_us)
 
 

@@ -66,7 +66,7 @@ def test_problems_survive_json_with_names_and_numbering(problem):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"format": "arachne.cascade-plan/2"}, "not a plan of format"),
+        ({"format": "arachne.cascade-plan/3"}, "not a plan of format"),
         ({"runs": [{"task": 0}]}, "malformed run"),
         ({"runs": None}, "malformed run"),
     ],
