@@ -39,6 +39,20 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """One message of a replica, from when it wants to send to when the receiver has it."""
+
+    pipeline: int
+    stage: int
+    replica: int
+    op: Op
+    to_stage: int
+    to_replica: int
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageTimeline:
     """What a stage does in an iteration, as a mean over its replicas.
 
@@ -127,6 +141,7 @@ class PipelineRun:
         self.send_s = [0.0] * count
         self.end_s = 0.0  # of the last operation or send
         self.tasks: list[Task] = []
+        self.sends: list[Send] = []
         self.events: list[tuple[float, int, Callable[[float], None]]] = []
         self.ticket = itertools.count()
 
@@ -291,8 +306,31 @@ class PipelineRun:
         end = max(now_s, self.port_free_s.get(port, 0.0)) + message.seconds
         self.port_free_s[port] = end
         self.send_s[unit.stage] += end - now_s
+        self._note_send(unit, member, message, microbatch, now_s, end)
         self.on_air.add(key)
         self._at(end, partial(self._delivered, unit, member, message, microbatch))
+
+    def _note_send(
+        self,
+        unit: _Unit,
+        member: int,
+        message: _Message,
+        microbatch: int,
+        start_s: float,
+        end_s: float,
+    ) -> None:
+        self.sends.append(
+            Send(
+                pipeline=self.number,
+                stage=unit.stage,
+                replica=member,
+                op=Op(message.forward, message.chunk, microbatch),
+                to_stage=message.stage,
+                to_replica=message.replica,
+                start_s=start_s,
+                end_s=end_s,
+            )
+        )
 
     def _delivered(
         self, unit: _Unit, member: int, message: _Message, microbatch: int, now_s: float

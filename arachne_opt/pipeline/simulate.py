@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arachne_opt.errors import InputError
-from arachne_opt.pipeline.event_run import PipelineRun, StageTimeline, Task
+from arachne_opt.pipeline.event_run import PipelineRun, Send, StageTimeline, Task
 from arachne_opt.pipeline.facts import Facts
 from arachne_opt.pipeline.gradient_sync import SegmentSync, exchange
 from arachne_opt.pipeline.plan import PipelinePlan
@@ -22,6 +22,7 @@ class Simulation:
         update_s: slowest optimizer update of each pipeline.
         syncs: gradient exchange by segments of rows, in the order of their start.
         tasks: all operations, by start; empty unless asked for.
+        sends: all messages, by start; empty unless asked for.
     """
 
     iteration_s: float
@@ -30,6 +31,7 @@ class Simulation:
     stages: tuple[StageTimeline, ...]
     syncs: tuple[SegmentSync, ...]
     tasks: tuple[Task, ...] = ()
+    sends: tuple[Send, ...] = ()
 
     @property
     def bubble(self) -> float:
@@ -61,7 +63,7 @@ def simulate(
             blocked twice as long, as the published closed form has it.
         overlap_sync: gradients of a segment of rows are exchanged as soon as all its holders have
             them; otherwise after the last operation of all pipelines.
-        keep_tasks: keep every operation, for timelines.
+        keep_tasks: keep every operation and message, for timelines.
 
     Raises:
         InputError: the schedule cannot be used with these micro-batches or rows.
@@ -75,14 +77,15 @@ def simulate(
     ]
     for run in runs:
         run.play()
-    tasks = [task for run in runs for task in run.tasks] if keep_tasks else []
-    return _summary(facts, runs, overlap_sync, tasks)
+    return _summary(facts, runs, overlap_sync, keep_tasks)
 
 
 def _summary(
-    facts: Facts, runs: list[PipelineRun], overlap_sync: bool, tasks: list[Task]
+    facts: Facts, runs: list[PipelineRun], overlap_sync: bool, keep_tasks: bool
 ) -> Simulation:
     """Adds gradient exchange and update to pipelines that have been played."""
+    tasks = [task for run in runs for task in run.tasks] if keep_tasks else []
+    sends = [send for run in runs for send in run.sends] if keep_tasks else []
     ends = [run.end_s for run in runs]
     updates = [run.update_s() for run in runs]
     rows = range(facts.model.row_count)
@@ -102,5 +105,10 @@ def _summary(
         update_s=tuple(updates),
         stages=tuple(line for run in runs for line in run.timelines()),
         syncs=syncs,
-        tasks=tuple(sorted(tasks, key=lambda t: (t.start_s, t.pipeline, t.stage, t.replica))),
+        tasks=tuple(sorted(tasks, key=_order)),
+        sends=tuple(sorted(sends, key=_order)),
     )
+
+
+def _order(entry: Task | Send) -> tuple[float, int, int, int]:
+    return entry.start_s, entry.pipeline, entry.stage, entry.replica
