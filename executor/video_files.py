@@ -19,11 +19,12 @@ IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """What a file really holds, every frame decoded."""
+    """What a file really holds, every frame decoded; ``fps`` is 0 where it names no rate."""
 
     frames: int
     height: int
     width: int
+    fps: float = 0.0
 
 
 def require_decoder(path: str, where: str) -> None:
@@ -63,18 +64,30 @@ def file_facts(path: str, where: str) -> FileFacts:
     Raises:
         InputError: the file is no video, or is damaged.
     """
-    count, height, width = 0, 0, 0
+    count, height, width, fps = 0, 0, 0, 0.0
     with _opened(path, where) as frames:
         for frame in frames:
             count += 1
             height, width = frame.height, frame.width
+        fps = frames.fps
     if count == 0:
         raise InputError(f"{path} holds no frame", where=where)
-    return FileFacts(frames=count, height=height, width=width)
+    return FileFacts(frames=count, height=height, width=width, fps=fps)
+
+
+class _Frames:
+    """The decoded frames of a stream, with its rate."""
+
+    def __init__(self, frames: Iterator[Any], fps: float) -> None:
+        self._frames = frames
+        self.fps = fps
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._frames
 
 
 @contextmanager
-def _opened(path: str, where: str) -> Iterator[Iterator[Any]]:
+def _opened(path: str, where: str) -> Iterator[_Frames]:
     """The decoded frames of a file's first video stream; damage is an error, never concealed."""
     import av
 
@@ -84,7 +97,8 @@ def _opened(path: str, where: str) -> Iterator[Iterator[Any]]:
                 raise InputError(f"{path} has no video stream", where=where)
             stream = container.streams.video[0]
             stream.codec_context.options = {"err_detect": "explode"}
-            yield _sound(container.decode(stream), path, where)
+            fps = float(stream.average_rate or 0)
+            yield _Frames(_sound(container.decode(stream), path, where), fps)
     except (av.FFmpegError, OSError) as error:
         raise InputError(f"cannot decode {path}: {error}", where=where) from error
 

@@ -20,6 +20,7 @@ from arachne_opt.cli.options import (
 )
 from arachne_opt.cli.output import emit_json, emit_table
 from arachne_opt.cli.sources import GroupingOptions, load_workload, refusals
+from arachne_opt.cli.workload_import import import_buckets, import_manifest
 from arachne_opt.errors import INTERRUPTED
 from arachne_opt.settings import database_url
 from arachne_opt.workload import Clip, Workload
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 @click.group()
 def workload() -> None:
     """Read clips and group them into micro-batches and iterations."""
+
+
+for _command in (import_manifest, import_buckets):
+    workload.add_command(_command)
 
 
 @workload.command()
