@@ -29,6 +29,9 @@ WAIT_S = 30.0  # for other writers, before giving up
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 _CONNECT_TIMEOUT_S = 10
+# The server ends a writing transaction whose client says nothing for so long.
+_SILENT_S = 15
+_END_SILENT = f"SET LOCAL idle_in_transaction_session_timeout = {1000 * _SILENT_S}"
 _MAGIC = b"SQLite format 3\0"  # https://www.sqlite.org/fileformat.html
 
 
@@ -198,7 +201,7 @@ def _postgres_engine(location: Location) -> Engine:
         what = "the driver for PostgreSQL is not installed"
         raise MissingDependencyError(what, hint="pip install 'arachne-opt[postgres]'")
     assert location.url is not None
-    return create_engine(
+    engine = create_engine(
         location.url,
         # First updater wins, the other is told to do its transaction again: no lost update.
         isolation_level="REPEATABLE READ",
@@ -208,3 +211,11 @@ def _postgres_engine(location: Location) -> Engine:
         json_serializer=_to_json,
         connect_args={"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "arachne"},
     )
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A host that is lost in the middle of a transaction must not keep its rows locked.
+        if connection.get_execution_options().get("arachne_write"):
+            connection.exec_driver_sql(_END_SILENT)
+
+    return engine

@@ -31,6 +31,7 @@ _POSTGRES = {
     "53100": ("the server's disk is full; nothing of this write is stored", "making room"),
     "53300": ("the server has no free connection", "again later"),
     "25006": ("the database is read-only", _OTHER_PLACE),
+    "25P03": ("the server ended a transaction that was silent for long", "again"),
     "42501": ("this user may not do that", "asking the owner of the database for the right"),
     "42P01": ("a table is missing", "`arachne db check`"),
     "55P03": ("another process keeps the database locked", "again when it is done"),
@@ -40,7 +41,7 @@ _POSTGRES = {
 # A transaction that met another one, or drew an id that is taken; doing it again from the start
 # is safe and succeeds.
 _RETRY_SQLITE = ("SQLITE_BUSY_SNAPSHOT", "SQLITE_BUSY_RECOVERY", "SQLITE_CONSTRAINT_PRIMARYKEY")
-_RETRY_POSTGRES = ("40001", "40P01")
+_RETRY_POSTGRES = ("40001", "40P01", "25P03")
 
 
 def should_retry(error: DBAPIError) -> bool:

@@ -1,37 +1,37 @@
 """Equal requests at the same time are solved once.
 
-The lock is held by the process itself, not written into a table, so that it needs no lease that
-somebody has to renew: the lock of a process that dies is free as soon as its kernel has closed
-the file or the connection. A host that is lost without a word is noticed by the server, which
-asks every waiting connection for a sign of life and gives it up after ``LOST_AFTER_S``.
+Who solves holds a lease: a row that names it, with the time of its last sign of life. A thread
+renews that time while the work goes on. The lease of a process that was killed, of a machine
+that lost power or network, and of a process that somebody stopped is free ``LEASE_S`` seconds
+after its last sign of life. A holder that comes back later sees that the lease is another's: it
+says so and goes on, and what it stores is one more plan of the problem. A lease saves work; that
+the database stays whole never depends on it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
+import platform
+import secrets
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
 
-from sqlalchemy import text
+from sqlalchemy import Connection
 
-from arachne_opt.db.failures import store_errors
-from arachne_opt.db.file_lock import file_lock
+from arachne_opt.db import lease_rows
+from arachne_opt.db.engine import Database
+from arachne_opt.db.lease_rows import Holder
 from arachne_opt.db.patience import Patience
 from arachne_opt.db.store import PlanStore
-from arachne_opt.errors import InputError
+from arachne_opt.errors import InputError, StoreError
+
+LOG = logging.getLogger(__name__)
 
 _POLL_S = 0.1
-# The server asks a silent host after so long, so many times, with such pauses.
-_SILENT_S, _ASK_TIMES, _ASK_PAUSE_S = 5, 3, 2
-LOST_AFTER_S = _SILENT_S + _ASK_TIMES * _ASK_PAUSE_S
-
-_SETTINGS = (
-    ("idle_in_transaction_session_timeout", 0),
-    ("tcp_keepalives_idle", _SILENT_S),
-    ("tcp_keepalives_interval", _ASK_PAUSE_S),
-    ("tcp_keepalives_count", _ASK_TIMES),
-    ("tcp_user_timeout", 1000 * LOST_AFTER_S),
-)
 
 
 @contextmanager
@@ -51,40 +51,74 @@ def single_flight(
     several times a second, while another process is at work on the same key.
 
     Raises:
-        StoreError: the lock cannot be taken because the database or its folder is lost.
+        StoreError: the lease cannot be taken because the database is lost.
     """
     if timeout_s < 0:
         raise InputError(f"the time to wait must not be negative, not {timeout_s}")
-    name = hashlib.sha256(f"arachne single flight {key}".encode()).hexdigest()
-    path = store.database.location.path
-    patience = Patience(timeout_s=timeout_s, on_wait=on_wait, should_stop=should_stop)
     if store.database.read_only:
         yield False
-    elif path is None:
-        with _server_lock(store, int(name[:15], 16), patience) as alone:
-            yield alone
-    else:
-        with file_lock(path, name[:32], patience) as alone:
-            yield alone
+        return
+    patience = Patience(timeout_s=timeout_s, on_wait=on_wait, should_stop=should_stop)
+    lease = _Lease(store.database, hashlib.sha256(f"single flight {key}".encode()).hexdigest())
+    if not patience.until(lease.take, _POLL_S):
+        yield False
+        return
+    with lease:
+        yield True
 
 
-@contextmanager
-def _server_lock(store: PlanStore, number: int, patience: Patience) -> Iterator[bool]:
-    """Holds an advisory lock of PostgreSQL as long as its own transaction is open."""
-    location = store.database.location
-    # In this isolation an idle transaction keeps no snapshot, so the server can still clean up.
-    engine = store.database.engine.execution_options(isolation_level="READ COMMITTED")
-    attempt = text("SELECT pg_try_advisory_xact_lock(:number)")
-    with store_errors(location):
-        connection = engine.connect()
-    try:
-        with store_errors(location):
-            for setting, value in _SETTINGS:
-                connection.execute(text(f"SET LOCAL {setting} = {value}"))
-            alone = patience.until(
-                lambda: bool(connection.scalar(attempt, {"number": number})), _POLL_S
-            )
-        yield alone
-    finally:
-        # Ends the transaction, and the lock with it; a lost connection has lost it already.
-        connection.close()
+class _Lease:
+    """A lease of this process; inside the block a thread renews it."""
+
+    def __init__(self, database: Database, key: str) -> None:
+        self._database, self._key = database, key
+        words = f"process {os.getpid()} on {platform.node()}"
+        self._me = Holder(secrets.token_hex(16), words)
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+
+    def take(self) -> bool:
+        """Whether the lease is now held by this process."""
+        # Who waits only reads, so that many who wait leave the others room to write.
+        if self._database.read(lambda c: lease_rows.is_held(c, self._key)):
+            return False
+        mine, silent = self._database.write(lambda c: lease_rows.take(c, self._key, self._me))
+        if silent:
+            span_s = lease_rows.LEASE_S
+            LOG.warning("%s was silent for %.0f s: its request is taken over", silent, span_s)
+        return mine
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+        try:
+            self._database.write(lambda c: lease_rows.release(c, self._key, self._me.token))
+        except StoreError as failure:
+            # The work is done and must not be lost; the lease ends by itself.
+            span_s = lease_rows.LEASE_S
+            LOG.warning("a lease could not be given up, it ends in %.0f s: %s", span_s, failure)
+
+    def _beat(self, connection: Connection) -> bool:
+        return lease_rows.beat(connection, self._key, self._me.token)
+
+    def _renew(self) -> None:
+        while not self._done.wait(lease_rows.BEAT_S):
+            try:
+                if not self._database.write(self._beat):
+                    LOG.warning(
+                        "this process was silent for more than %.0f s: another one has taken its"
+                        " request over, and the plans of both are kept",
+                        lease_rows.LEASE_S,
+                    )
+                    return
+            except StoreError as failure:
+                # Tried again at the next beat: a server that restarts is back by then.
+                LOG.info("a lease could not be renewed: %s", failure)

@@ -218,6 +218,17 @@ POLICIES = Table(
     UniqueConstraint("name", "version"),
 )
 
+# Who is at work on which request; see arachne_opt.db.locks.
+LEASES = Table(
+    "leases",
+    METADATA,
+    Column("key", String(64), primary_key=True),
+    Column("token", String(32), nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("beat_at", UtcDateTime, nullable=False),
+    _created_at(),
+)
+
 # Which release of arachne-opt made each step of the schema; tells old releases what to install.
 SCHEMA_HISTORY = Table(
     "schema_history",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
@@ -14,7 +15,9 @@ from arachne_opt.db.upsert import ensure_row
 from arachne_opt.errors import InputError, StoreError
 from arachne_opt.records import Measurement, RunRecord, RunSummary
 
-_STORED = tuple(f.name for f in fields(Measurement) if f.name != "model")
+_STORED = tuple(f.name for f in fields(Measurement) if f.name not in ("model", "recompute"))
+# Samples that computed activations again are kept as those of a model of this name.
+_RECOMPUTING = ",recompute"
 _SHOWN_CANDIDATES = 5
 
 
@@ -54,13 +57,13 @@ def insert_measurements(
         return 0
     moment = datetime.now(UTC)
     # Sorted, so that two writers never wait for each other crosswise.
-    names = sorted({sample.model for sample in samples})
+    names = sorted({_kept_name(sample) for sample in samples})
     key_of = {n: ensure_row(connection, MODELS, {"name": n}, {"created_at": moment}) for n in names}
     rows = []
     for sample in samples:
-        row = asdict(sample)
-        row |= {"model_id": key_of[row.pop("model")], "run_id": run_id, "created_at": moment}
-        rows.append(row)
+        row = {key: value for key, value in asdict(sample).items() if key in _STORED}
+        key = key_of[_kept_name(sample)]
+        rows.append(row | {"model_id": key, "run_id": run_id, "created_at": moment})
     connection.execute(insert(MEASUREMENTS), rows)
     return len(rows)
 
@@ -78,7 +81,6 @@ def select_measurements(
     query = select(MODELS.c.name.label("model"), *columns)
     query = query.select_from(MEASUREMENTS.join(MODELS)).order_by(MEASUREMENTS.c.id)
     wanted = {
-        MODELS.c.name: model,
         MEASUREMENTS.c.device_type: device_type,
         MEASUREMENTS.c.task: task,
         MEASUREMENTS.c.source: source,
@@ -86,7 +88,19 @@ def select_measurements(
     for column, value in wanted.items():
         if value is not None:
             query = query.where(column == value)
-    return tuple(Measurement(**row._mapping) for row in connection.execute(query))
+    if model is not None:
+        query = query.where(MODELS.c.name.in_((model, model + _RECOMPUTING)))
+    return tuple(_sample(row._mapping) for row in connection.execute(query))
+
+
+def _kept_name(sample: Measurement) -> str:
+    return sample.model + _RECOMPUTING * sample.recompute
+
+
+def _sample(row: Mapping[str, Any]) -> Measurement:
+    name = row["model"]
+    model = name.removesuffix(_RECOMPUTING)
+    return Measurement(**{**row, "model": model}, recompute=name != model)
 
 
 def run_by_prefix(connection: Connection, prefix: str) -> RunRecord:

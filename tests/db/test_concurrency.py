@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import time
 
 import pytest
@@ -11,6 +13,9 @@ from arachne_opt.db import migrate
 from arachne_opt.db.store import PlanStore
 from tests.db.builders import fingerprint, plan_record
 from tests.db.workers import finish, start
+
+# Shorter than that of users, so that tests need not wait for it.
+LEASE_S = 2
 
 
 def test_four_processes_that_read_then_write_lose_no_update(url: str) -> None:
@@ -69,17 +74,70 @@ def test_equal_requests_of_three_processes_are_solved_once(url: str) -> None:
         assert len(store.list_plans(fingerprint=fingerprint("key"))) == 1
 
 
-def test_another_process_takes_over_from_one_that_is_killed(url: str) -> None:
-    first = start("solve", url, "key", 600)
+def _held(url: str, lease_s: float) -> subprocess.Popen[str]:
+    """A process that holds the lease, and another one that waits for it."""
+    first = start("solve", url, "key", 600, lease_s)
     assert first.stdout is not None
     assert [first.stdout.readline() for _ in range(2)] == ["ready\n", "alone\n"]
-    second = start("solve", url, "key", 0)
+    return first
+
+
+def _waiting(url: str, lease_s: float) -> subprocess.Popen[str]:
+    second = start("solve", url, "key", 0, lease_s)
     assert second.stdout is not None
     assert [second.stdout.readline() for _ in range(2)] == ["ready\n", "waits\n"]
-    first.kill()
-    first.communicate()
-    (output,) = finish(second, timeout_s=10)
+    return second
+
+
+def _takes_over(second: subprocess.Popen[str], lease_s: float) -> None:
+    """Within the lease and two seconds."""
+    began = time.monotonic()
+    output, complaints = second.communicate(timeout=lease_s + 30)
+    assert time.monotonic() - began < lease_s + 2
     assert output.split() == ["alone", "solved"]
+    assert f"was silent for {lease_s:.0f} s: its request is taken over" in complaints
+
+
+def test_another_process_takes_over_from_one_that_is_killed(url: str) -> None:
+    first = _held(url, LEASE_S)
+    second = _waiting(url, LEASE_S)
+    first.kill()
+    _takes_over(second, LEASE_S)
+    first.communicate()
+
+
+@pytest.mark.slow
+def test_a_process_that_lives_is_waited_for_longer_than_a_lease(url: str) -> None:
+    first = start("solve", url, "key", 1.6 * LEASE_S, LEASE_S)
+    assert first.stdout is not None
+    assert [first.stdout.readline() for _ in range(2)] == ["ready\n", "alone\n"]
+    second = _waiting(url, LEASE_S)
+    outputs = finish(first, second)
+    assert [output.split()[-1] for output in outputs] == ["solved", "found"]
+
+
+@pytest.mark.slow
+def test_a_process_that_is_stopped_is_replaced_and_notices_when_it_comes_back(url: str) -> None:
+    """As a host that vanishes does: its connections stay open and say nothing."""
+    first = _held(url, LEASE_S)
+    second = _waiting(url, LEASE_S)
+    first.send_signal(signal.SIGSTOP)
+    _takes_over(second, LEASE_S)
+    # A third one is at work when the first comes back, which must not end its lease.
+    third = start("solve", url, "key", 2 * LEASE_S, LEASE_S, "again")
+    assert third.stdout is not None
+    assert [third.stdout.readline() for _ in range(2)] == ["ready\n", "alone\n"]
+    first.send_signal(signal.SIGCONT)
+    assert first.stderr is not None
+    assert "another one has taken its request over" in first.stderr.readline()
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+    fourth = _waiting(url, LEASE_S)
+    assert [o.split()[-1] for o in finish(third, fourth)] == ["solved", "found"]
+    with PlanStore.open(url) as store:
+        assert len(store.list_plans(fingerprint=fingerprint("key"))) == 2
+        assert store.stats().rows["leases"] == 0
+    assert migrate.check(url).ok
 
 
 @pytest.mark.slow
@@ -92,20 +150,21 @@ def test_32_identical_requests_are_solved_once_and_answered_alike(url: str) -> N
         assert len(store.list_plans()) == 1
 
 
+@pytest.mark.slow
 def test_when_the_solving_process_is_killed_another_one_finishes(url: str) -> None:
-    first = start("plan_cascade", url, 600)
+    first = start("plan_cascade", url, 600, LEASE_S)
     assert first.stdout is not None
     assert first.stdout.readline() == "ready\n"
     time.sleep(1)
-    second = start("plan_cascade", url, 1)
+    second = start("plan_cascade", url, 1, LEASE_S)
     assert second.stdout is not None
     assert [second.stdout.readline() for _ in range(2)] == ["ready\n", "waits\n"]
     first.kill()
     killed = time.monotonic()
     (output,) = finish(second, timeout_s=60)
     assert output.startswith("solved ")
-    # A second of search, and the time to load the solvers on a busy machine.
-    assert time.monotonic() - killed < 20
+    # The lease and two seconds, of which one is search; more to load solvers on a busy machine.
+    assert time.monotonic() - killed < LEASE_S + 10
     first.communicate()
 
 

@@ -19,6 +19,8 @@ from arachne_opt.errors import StoreError
 from tests.db.builders import measurement, plan_record, run_record
 
 DATA = Path(__file__).parent / "data"
+HEAD = schema.HEAD
+NEXT = f"{int(HEAD) + 1:04d}"
 
 
 def run(url: str, *statements: str) -> None:
@@ -99,9 +101,9 @@ def test_an_empty_server_is_refused_until_it_is_upgraded(postgres_url: str) -> N
 def test_an_older_schema_is_refused_with_the_command(
     sqlite_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "HEAD", "0003")
+    monkeypatch.setattr(schema, "HEAD", NEXT)
     expected = (
-        f"has schema 0002, this release needs 0003; try `arachne db upgrade --db {sqlite_file}`"
+        f"has schema {HEAD}, this release needs {NEXT}; try `arachne db upgrade --db {sqlite_file}`"
     )
     for read_only in (False, True):
         with pytest.raises(StoreError, match=expected):
@@ -118,7 +120,7 @@ def test_a_newer_schema_is_refused_and_names_the_release_that_made_it(url: str) 
         url,
         "UPDATE alembic_version SET version_num = '0042'",
         "UPDATE schema_history SET revision = '0042', app_version = '7.5.0'"
-        " WHERE revision = '0002'",
+        f" WHERE revision = '{HEAD}'",
     )
     for attempt in (PlanStore.open, migrate.upgrade, migrate.check):
         with pytest.raises(StoreError, match=r"schema 0042, made by arachne-opt 7\.5\.0") as caught:
@@ -188,20 +190,20 @@ def test_a_failed_upgrade_leaves_the_database_as_it_was(
     url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     source = (
-        'import sqlalchemy as sa\nfrom alembic import op\nrevision = "0003"\n'
-        'down_revision = "0002"\ndef upgrade():\n'
+        f'import sqlalchemy as sa\nfrom alembic import op\nrevision = "{NEXT}"\n'
+        f'down_revision = "{HEAD}"\ndef upgrade():\n'
         '    op.create_table("half", sa.Column("id", sa.Integer))\n    raise OSError("power")\n'
     )
-    (tmp_path / "v0003_half.py").write_text(source)
+    (tmp_path / f"v{NEXT}_half.py").write_text(source)
     settings = migrate.config()
     versions = f"{migrate.MIGRATIONS / 'versions'}:{tmp_path}"
     settings.set_main_option("version_locations", versions)
     monkeypatch.setattr(migrate, "config", lambda: settings)
-    monkeypatch.setattr(schema, "HEAD", "0003")
+    monkeypatch.setattr(schema, "HEAD", NEXT)
     with pytest.raises(OSError, match="power"):
         migrate.upgrade(url)
     monkeypatch.undo()
-    assert migrate.current(url) == "0002"
+    assert migrate.current(url) == HEAD
     assert migrate.check(url).ok
 
 
@@ -214,8 +216,8 @@ def test_a_drafted_migration_holds_what_the_models_lack_and_runs(
     grown.tables["runs"].append_column(Column("note", Text))
     monkeypatch.setattr(models, "METADATA", grown)
     script = migrate.draft("Add a note to runs", tmp_path)
-    assert script == tmp_path / "v0003_add_a_note_to_runs.py"
-    assert "down_revision = '0002'" in script.read_text()
+    assert script == tmp_path / f"v{NEXT}_add_a_note_to_runs.py"
+    assert f"down_revision = '{HEAD}'" in script.read_text()
 
     settings = migrate.config()
     versions = f"{migrate.MIGRATIONS / 'versions'}:{tmp_path}"
@@ -223,9 +225,9 @@ def test_a_drafted_migration_holds_what_the_models_lack_and_runs(
     monkeypatch.setattr(migrate, "config", lambda: settings)
     monkeypatch.setattr(health, "METADATA", grown)
     for module in (schema, migrate):
-        monkeypatch.setattr(module, "HEAD", "0003")
+        monkeypatch.setattr(module, "HEAD", NEXT)
     path = str(tmp_path / "plans.db")
-    assert migrate.upgrade(path) == "0003"
+    assert migrate.upgrade(path) == NEXT
     assert migrate.check(path).ok
 
 

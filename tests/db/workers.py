@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
+from arachne_opt.db import lease_rows
 from arachne_opt.db.locks import single_flight
 from arachne_opt.db.store import PlanStore
 from arachne_opt.errors import StoreError
@@ -81,8 +82,16 @@ def open_and_store(url: str) -> None:
         say(store.add_plan(plan_record()).id)
 
 
-def solve(url: str, key: str, seconds: str) -> None:
-    """Does what a solving command does: look up, or solve alone; prints which."""
+def _set_lease(lease_s: float) -> None:
+    lease_rows.LEASE_S, lease_rows.BEAT_S = lease_s, lease_s / 4
+
+
+def solve(url: str, key: str, seconds: str, lease_s: str = "10", again: str = "") -> None:
+    """Does what a solving command does: look up, or solve alone; prints which.
+
+    With ``again`` it solves what has a plan as well.
+    """
+    _set_lease(float(lease_s))
     with PlanStore.open(url) as store:
         say("ready")
         once = itertools.count()
@@ -90,7 +99,7 @@ def solve(url: str, key: str, seconds: str) -> None:
         with single_flight(store, key, 60, on_wait=wait) as alone:
             assert alone
             say("alone")
-            if store.find_plan(fingerprint(key)) is None:
+            if again or store.find_plan(fingerprint(key)) is None:
                 time.sleep(float(seconds))
                 store.add_plan(plan_record(key))
                 say("solved")
@@ -98,13 +107,14 @@ def solve(url: str, key: str, seconds: str) -> None:
                 say("found")
 
 
-def plan_cascade(url: str, seconds: str) -> None:
+def plan_cascade(url: str, seconds: str, lease_s: str = "10") -> None:
     """Plans a hard problem as a solving command does; prints how, with id and objective."""
     from arachne_opt.cascade.problem import CascadeProblem
     from arachne_opt.planning.service import PlanService
     from arachne_opt.solvers.base import Limits
     from tests.strategies import even_cluster, two_stage
 
+    _set_lease(float(lease_s))
     # Too many sizes that fit nowhere well: no proof within minutes.
     cascades = tuple(
         two_stage(f"c{s}", {1: s * 7 + 11}, {1: s * 113 + 5, 2: s * 61 + 9, 4: s * 37 + 3})
