@@ -17,6 +17,8 @@ from arachne_opt.plugins import is_plugin, load_plugin
 from arachne_opt.suggest import did_you_mean
 from arachne_opt.workload import Shape
 
+_REAL_VAE_CHANNELS = 32
+
 
 class TextUse(enum.StrEnum):
     """How the transformer sees the text."""
@@ -52,6 +54,11 @@ class VaeSpec:
     def __post_init__(self) -> None:
         if min(self.temporal, self.spatial, self.latent_channels, self.base_channels) < 1:
             raise InputError(f"compression and channels must be positive, not {self}")
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Edge of its tiles in pixels and the way from one to the next; less for tiny ones."""
+        return (96, 72) if self.base_channels < _REAL_VAE_CHANNELS else (256, 192)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

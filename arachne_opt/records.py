@@ -150,6 +150,7 @@ class Measurement:
     Args:
         batch: clips of the micro-batch; ``frames``, ``height``, ``width`` are their shape.
         source: ``profile`` for a measurement alone, ``replay`` for one inside a run.
+        recompute: the backward pass computed activations again, by choice of the plan.
     """
 
     model: str
@@ -164,3 +165,4 @@ class Measurement:
     duration_us: int
     memory_bytes: int
     source: str
+    recompute: bool = False

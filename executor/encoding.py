@@ -123,6 +123,7 @@ def _encode_own(
     loaded, pixels = -1, torch.empty(0)
     for piece in pieces:  # clip by clip
         if piece.clip != loaded:
+            pixels = torch.empty(0)  # the clip before gives its memory back first
             loaded, pixels = piece.clip, source(batch.clips[piece.clip], batch.shape)
         t = piece.tile
         part = pixels[:, :, t.top : t.top + t.height, t.left : t.left + t.width]

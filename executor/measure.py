@@ -8,7 +8,7 @@ Public: ``MeasureJob``, ``measure_local(job, world_size, on_progress=...)``. The
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from arachne_opt.errors import InputError
 from arachne_opt.executor.job import DEVICES, TASK_CHAIN
@@ -28,8 +28,17 @@ from arachne_opt.workload import MicroBatch
 MEASURE_FORMAT = "arachne.measure-job/1"
 MEASURE_REPORT_FORMAT = "arachne.measure-report/1"
 
-_PLAIN = ("warmup", "repeats", "seed", "threads_per_rank", "device", "device_type")
+_PLAIN = ("warmup", "repeats", "seed", "threads_per_rank", "device", "device_type", "recompute")
 _JOB = ("format", "model", "batches", "degrees", "tasks", *_PLAIN)
+
+
+class Work(NamedTuple):
+    """One measurement; ``recompute`` where activations are computed again by choice."""
+
+    batch: MicroBatch
+    task: str
+    degree: int
+    recompute: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +51,8 @@ class MeasureJob:
         warmup: runs before the clock counts.
         repeats: measured runs; the median is kept.
         device_type: name under which the measurements are kept.
+        recompute: measure denoise twice, activations kept and computed again, so that a plan can
+            choose.
     """
 
     model: ModelChoice
@@ -54,6 +65,7 @@ class MeasureJob:
     threads_per_rank: int = 0
     device: str = "auto"
     device_type: str = "CPU"
+    recompute: bool = False
 
     def __post_init__(self) -> None:
         if not self.batches or not self.degrees or min(self.degrees) < 1:
@@ -62,6 +74,8 @@ class MeasureJob:
             raise InputError(f"unknown task {strange[0]!r}", hint=" or ".join(TASK_CHAIN))
         if self.repeats < 1 or self.warmup < 0 or self.threads_per_rank < 0:
             raise InputError("repeats must be positive, warmup and threads not negative")
+        if self.recompute and self.model.checkpointing:
+            raise InputError("the model computes its activations again always, there is no choice")
         if self.device not in DEVICES:
             raise InputError(f"unknown device {self.device!r}", hint=" or ".join(DEVICES))
         config = self.model.config()
@@ -77,13 +91,14 @@ class MeasureJob:
         tokens = config.token_count(batch.shape)
         return tuple(k for k in self.degrees if k in legal and k <= tokens)
 
-    def work(self) -> tuple[tuple[MicroBatch, str, int], ...]:
-        """Every (micro-batch, task, degree) to measure, in order."""
+    def work(self) -> tuple[Work, ...]:
+        """What to measure, in order."""
         return tuple(
-            (batch, task, degree)
+            Work(batch, task, degree, recompute)
             for batch in self.batches
             for task in self.tasks
             for degree in self.degrees_of(task, batch)
+            for recompute in ((False, True) if self.recompute and task == "denoise" else (False,))
         )
 
 
@@ -139,6 +154,7 @@ def measure_job_from_json(value: object, where: str = "job") -> MeasureJob:
         threads_per_rank=top.integer("threads_per_rank", 0),
         device=top.text("device", "auto"),
         device_type=top.text("device_type", "CPU"),
+        recompute=top.flag("recompute"),
     )
 
 

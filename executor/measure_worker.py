@@ -15,7 +15,7 @@ from arachne_opt.executor.distributed import Clock, pick_device
 from arachne_opt.executor.encoding import Member, encode_batch
 from arachne_opt.executor.gradients import GradientBuckets
 from arachne_opt.executor.groups import GroupPool
-from arachne_opt.executor.measure import MeasureJob
+from arachne_opt.executor.measure import MeasureJob, Work
 from arachne_opt.executor.memory import PeakMemory
 from arachne_opt.executor.seeds import generator
 from arachne_opt.executor.sequence_parallel import Window, split_tokens
@@ -36,30 +36,37 @@ class Meter:
         self._memory = PeakMemory((self._adapter.vae, self._adapter.transformer), device)
         # Gradients take their place in memory, as in training.
         self._buckets = GradientBuckets(self._adapter.transformer.parameters())
+        # The optimizer's moments do, too: two for each weight, shared out over all ranks.
+        flat_bytes = sum(b.flat.numel() * b.flat.element_size() for b in self._buckets.buckets)
+        self._moments_bytes = 2 * flat_bytes // dist.get_world_size()
         self._pool = GroupPool()
         self._clock = Clock(device)
 
     def run(self, on_done: Callable[[int, Measurement], None]) -> tuple[Measurement, ...]:
         """All measurements, the same on every rank; ``on_done`` gets each with its number."""
         results = []
-        for number, (batch, task, degree) in enumerate(self._job.work(), start=1):
-            label = f"measuring {task} of {batch.label} at degree {degree}"
+        for number, work in enumerate(self._job.work(), start=1):
+            label = f"measuring {work.task} of {work.batch.label} at degree {work.degree}"
             with self._watchdog.task(label, TIMEOUT_S):
-                results.append(self._measure(batch, task, degree))
+                results.append(self._measure(work))
             on_done(number, results[-1])
         return tuple(results)
 
-    def _measure(self, batch: MicroBatch, task: str, degree: int) -> Measurement:
+    def _measure(self, work: Work) -> Measurement:
+        batch, task, degree, recompute = work
         ranks = tuple(range(degree))
+        if self._job.recompute:
+            self._adapter.set_checkpointing(recompute)
         self._pool.prepare({ranks: TIMEOUT_S})
         self._buckets.zero()
         figures = torch.zeros(self._job.repeats + 1, dtype=torch.float64)
         self._clock.restart()
         if self._watchdog.rank < degree:
             member = Member(index=self._watchdog.rank, degree=degree, group=self._pool.get(ranks))
-            self._memory.reset()
             figures[1:] = torch.tensor(self._repeat(batch, task, member))
-            figures[0] = self._memory.peak_bytes()
+            with self._memory.watch():
+                self._run(batch, task, member)
+            figures[0] = self._memory.bytes + self._moments_bytes
         # The slowest rank counts. The idle ones wait here, blocked in gloo.
         dist.all_reduce(figures, op=dist.ReduceOp.MAX)
         return Measurement(
@@ -75,21 +82,24 @@ class Meter:
             duration_us=max(1, round(statistics.median(figures[1:].tolist()))),
             memory_bytes=int(figures[0]),
             source="profile",
+            recompute=recompute,
         )
 
     def _repeat(self, batch: MicroBatch, task: str, member: Member) -> list[float]:
-        run = self._encode if task == "encode" else self._denoise
         times = []
         for _ in range(self._job.warmup + self._job.repeats):
             if member.group is not None:
                 dist.all_reduce(torch.zeros(1), group=member.group)
             start = self._clock.now_us()
-            run(batch, member)
+            self._run(batch, task, member)
             times.append(float(self._clock.now_us() - start))
         return times[self._job.warmup :]
 
-    def _encode(self, batch: MicroBatch, member: Member) -> None:
-        encode_batch(self._adapter, batch, member)
+    def _run(self, batch: MicroBatch, task: str, member: Member) -> None:
+        if task == "encode":
+            encode_batch(self._adapter, batch, member)
+        else:
+            self._denoise(batch, member)
 
     def _denoise(self, batch: MicroBatch, member: Member) -> None:
         config = self._adapter.config

@@ -1,52 +1,97 @@
-"""Peak memory of a rank: exact on a GPU, growth of the resident process on Linux."""
+"""Peak memory of a rank: the allocator's on a GPU; on a CPU that of all tensors that live.
+
+A resident process grows by whole arenas and shows little of a small model; what its tensors hold
+is exact, the same on every run, and what a GPU's allocator would be asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import nn
-
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"  # proc(5): resets VmHWM to the current resident size
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
 
 
 class PeakMemory:
-    """Peak since the last reset. On a CPU what the process held beside the weights is left out.
+    """The most that a rank's tensors hold while something runs.
 
     Args:
-        modules: the model, just made; its weights count.
+        modules: the model; its weights, buffers and gradients count.
         device: where it lives.
     """
 
-    def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
-        self._device = device
-        tensors = [t for m in modules for t in (*m.parameters(), *m.buffers())]
-        weights = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        self._base = max(0, _resident("VmRSS") - weights)
+    def __init__(self, modules: Iterable[nn.Module], device: torch.device) -> None:
+        self._modules, self._device = tuple(modules), device
+        self.bytes = 0
 
-    def reset(self) -> None:
-        """Starts a new measurement."""
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Sets ``bytes`` to the peak inside of the block; on a CPU the block takes longer."""
         if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
             torch.cuda.reset_peak_memory_stats(self._device)
+            yield
+            torch.cuda.synchronize(self._device)
+            self.bytes = torch.cuda.max_memory_allocated(self._device)
             return
-        with suppress(OSError):  # not Linux, or not allowed: the peak is then of the whole life
-            _CLEAR.write_text(_RESET_PEAK, encoding="ascii")
-
-    def peak_bytes(self) -> int:
-        """The peak; 0 where it is not known."""
-        if self._device.type == "cuda":
-            return torch.cuda.max_memory_allocated(self._device)
-        return max(0, _resident("VmHWM") - self._base)
+        with LiveTensors(_held(self._modules)) as live:
+            yield
+        self.bytes = live.peak_bytes
 
 
-def _resident(field: str) -> int:
-    with suppress(OSError):
-        for line in _STATUS.read_text(encoding="ascii").splitlines():
-            name, _, value = line.partition(":")
-            if name == field:
-                return int(value.split()[0]) * 1024
-    return 0
+class LiveTensors(TorchDispatchMode):
+    """Counts the bytes of all tensors made inside, as long as they live.
+
+    Args:
+        known: tensors that are there already and count from the start.
+    """
+
+    def __init__(self, known: Iterable[Tensor] = ()) -> None:
+        super().__init__()
+        self.now_bytes = self.peak_bytes = 0
+        self._sizes: dict[int, tuple[weakref.ref[torch.UntypedStorage], int]] = {}
+        for tensor in known:
+            self._count(tensor)
+
+    def __torch_dispatch__(
+        self,
+        function: Any,  # noqa: ANN401 - an operator of torch
+        types: Any,  # noqa: ANN401
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - what the operator gives
+        """Runs an operator and counts what it made."""
+        result = function(*args, **(kwargs or {}))
+        for leaf in tree_iter(result):
+            if isinstance(leaf, Tensor):
+                self._count(leaf)
+        return result
+
+    def _count(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, size = id(storage), storage.nbytes()
+        known = self._sizes.get(key)
+        if known is not None and known[0]() is storage:
+            return
+        # Storages are freed with the last tensor on them: then their bytes are given back.
+        self._sizes[key] = weakref.ref(storage, lambda _: self._free(key)), size
+        self.now_bytes += size
+        self.peak_bytes = max(self.peak_bytes, self.now_bytes)
+
+    def _free(self, key: int) -> None:
+        _, size = self._sizes.pop(key)
+        self.now_bytes -= size
+
+
+def _held(modules: tuple[nn.Module, ...]) -> Iterator[Tensor]:
+    for module in modules:
+        yield from module.buffers()
+        for parameter in module.parameters():
+            yield parameter
+            if parameter.grad is not None:
+                yield parameter.grad

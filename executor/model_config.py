@@ -20,8 +20,6 @@ from arachne_opt.workload import Shape
 
 FAMILIES = ("toy", "wan", "cogvideox", "hunyuan_video")
 
-_REAL_VAE_CHANNELS = 32
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
@@ -190,8 +188,7 @@ def config_of(spec: ModelSpec) -> ModelConfig:
     Raises:
         InputError: the runtime has no adapter for its family.
     """
-    small = spec.vae.base_channels < _REAL_VAE_CHANNELS
-    tile, stride = (96, 72) if small else (256, 192)
+    tile, stride = spec.vae.tile
     return ModelConfig(
         family=spec.family,
         heads=spec.heads,

@@ -51,6 +51,7 @@ class TaskReport:
         handoff_bytes: what was sent to this task's ranks from the task before.
         handoff_wait_us: longest time that one of them waited for it.
         ranks: measured spans, one per rank of the group.
+        recompute: the plan had activations computed again.
     """
 
     micro_batch: str
@@ -65,6 +66,7 @@ class TaskReport:
     ranks: tuple[RankSpan, ...]
     handoff_bytes: int = 0
     handoff_wait_us: int = 0
+    recompute: bool = False
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -245,6 +247,7 @@ def measurements(report: ReplayReport, *, skip_steps: int = 0) -> tuple[Measurem
             duration_us=max(1, task.duration_us * PPM // task.penalty_ppm),
             memory_bytes=0,
             source="replay",
+            recompute=task.recompute,
         )
         for iteration in report.iterations
         if iteration.step >= skip_steps and not report.emulated

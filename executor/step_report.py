@@ -74,4 +74,5 @@ def _task(iteration: ReplayIteration, ranks: Sequence[RankTrace], index: int) ->
         handoff_wait_us=max(t.waits_us.get(placement.cascade, 0) for t in traces.values())
         if takes
         else 0,
+        recompute=placement.recompute,
     )

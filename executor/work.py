@@ -82,11 +82,18 @@ class ModelWork:
 
     def __init__(self, job: ReplayJob, adapter: VideoAdapter, rank: int) -> None:
         self._job, self._adapter, self._rank = job, adapter, rank
+        self._recomputing = job.model.checkpointing
         self._prefetch = Prefetch(SampleReader(adapter.config).read)
         self._left_out: dict[str, str] = {}
 
     def begin(self, iteration: ReplayIteration, following: ReplayIteration | None) -> LeftOut:
-        """Waits for this rank's files, agrees with the others on bad ones, and reads on."""
+        """Waits for this rank's files, agrees with the others on bad ones, and reads on.
+
+        Raises:
+            RunError: the plan computes activations again, which the model cannot.
+        """
+        if any(placement.recompute for placement in iteration.plan.placements):
+            self._recompute(True)  # a model that cannot says so before anything has begun
         wanted = self._requests(iteration)
         failures = self._prefetch.collect(wanted, self._requests(following) if following else ())
         self._left_out = {}
@@ -126,6 +133,7 @@ class ModelWork:
         step: int,
     ) -> Tensor:
         """The weighted loss of this rank's tokens."""
+        self._recompute(self._job.model.checkpointing or placement.recompute)
         batch, config, job = iteration.batch_of(placement.cascade), self._adapter.config, self._job
         weights = clip_weights(iteration.batches, batch, job.weight_rule, config, self._left_out)
         embeddings = {
@@ -143,6 +151,11 @@ class ModelWork:
             step=step,
             embeddings=embeddings,
         )
+
+    def _recompute(self, wanted: bool) -> None:
+        if wanted != self._recomputing:
+            self._adapter.set_checkpointing(wanted)
+            self._recomputing = wanted
 
     def _window(self, batch: MicroBatch, member: Member) -> Window:
         counts = split_tokens(self._adapter.config.token_count(batch.shape), member.degree)

@@ -73,7 +73,14 @@ def _followed(problem: CascadeProblem, iteration: IterationReport) -> Iterator[P
     """The placements that a step followed; its plan may be a newer one than it began with."""
     for task, (c, t) in _tasks(problem, iteration):
         start, end = task.planned_start_us, task.planned_end_us
-        yield Placement(cascade=c, task=t, devices=task.devices, start_us=start, end_us=end)
+        yield Placement(
+            cascade=c,
+            task=t,
+            devices=task.devices,
+            start_us=start,
+            end_us=end,
+            recompute=task.recompute,
+        )
 
 
 def _tasks(

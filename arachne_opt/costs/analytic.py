@@ -23,6 +23,7 @@ from arachne_opt.canonical import digest
 from arachne_opt.cascade.problem import Option
 from arachne_opt.cluster import Cluster, DeviceType, Link
 from arachne_opt.cost_version import cost_version
+from arachne_opt.costs.runtime_memory import RuntimeMemory
 from arachne_opt.costs.tail import TailVolume, tail_us
 from arachne_opt.device_types import default_inter_link, default_intra_link
 from arachne_opt.errors import InputError
@@ -132,6 +133,9 @@ class AnalyticCostModel:
         denoise_efficiency: the same for the transformer, and for a text encoder.
         text_encoder: runs before denoise, beside the encoder of the clips; None where texts come
             embedded.
+        runtime: memory is what our runtime holds; None takes the rule of ``memory``.
+        recompute: denoise has options that keep activations and options that compute them again,
+            for the plan to choose; ``memory.checkpointing`` does not count then.
     """
 
     model: ModelSpec
@@ -142,6 +146,8 @@ class AnalyticCostModel:
     encode_efficiency: float = ENCODE_EFFICIENCY
     denoise_efficiency: float = DENOISE_EFFICIENCY
     text_encoder: TextEncoderSpec | None = None
+    runtime: RuntimeMemory | None = None
+    recompute: bool = False
 
     def __post_init__(self) -> None:
         if not (0 < self.encode_efficiency <= 1 and 0 < self.denoise_efficiency <= 1):
@@ -154,8 +160,10 @@ class AnalyticCostModel:
         """Digest of the model, the rules, the links and the efficiencies."""
         value = {"format": ANALYTIC_FORMAT, **asdict(self)}
         value["networks"] = {name: asdict(net) for name, net in self.networks.items()}
-        if self.text_encoder is None:
-            del value["text_encoder"]  # as in versions before there was one
+        value["runtime"] = self.runtime and self.runtime.description()
+        for key in ("text_encoder", "runtime", "recompute"):
+            if not value[key]:
+                del value[key]  # as in versions before there was one
         # Other links are another subject, not a newer version.
         links = digest(value["networks"])[:8]
         return cost_version("analytic", (self.model.name, links), digest(value))
@@ -191,8 +199,11 @@ class AnalyticCostModel:
 
     def resident_bytes(self, device_type: DeviceType) -> int:
         """Model states and the runtime's share, which are there whatever runs."""
-        states = self.memory.model_states_bytes(self.model.parameters)
-        return states + math.ceil(self.memory.reserve_share * device_type.memory_bytes)
+        if self.runtime is not None:
+            states = self.runtime.states_bytes()
+        else:
+            states = self.memory.model_states_bytes(self.model.parameters)
+        return states + self._reserved_bytes(device_type)
 
     def options(self, task: str, batch: MicroBatch, device_type: DeviceType) -> tuple[Option, ...]:
         """Options at the degrees that divide the heads and are no larger than the tokens."""
@@ -200,10 +211,16 @@ class AnalyticCostModel:
             raise InputError(f"the analytic model knows {', '.join(self.task_names)}, not {task!r}")
         tokens = self.model.tokens(batch.shape)
         limit = min(self.max_degree, tokens)
-        price = {TEXT: self._text, "encode": self._encode, "denoise": self._denoise}[task]
-        return tuple(
-            price(batch, device_type, degree) for degree in self.model.legal_degrees(limit)
-        )
+        degrees = self.model.legal_degrees(limit)
+        if task == "denoise":
+            ways = (False, True) if self.recompute else (self.memory.checkpointing,)
+            return tuple(
+                self._denoise(batch, device_type, degree, again=again)
+                for degree in degrees
+                for again in ways
+            )
+        price = {TEXT: self._text, "encode": self._encode}[task]
+        return tuple(price(batch, device_type, degree) for degree in degrees)
 
     def encode_flops(self, batch: MicroBatch) -> float:
         """Operations to encode all clips of a micro-batch."""
@@ -211,8 +228,10 @@ class AnalyticCostModel:
 
     def denoise_flops(self, batch: MicroBatch) -> float:
         """Operations of one training step on all clips, repeated forward pass included."""
+        return self._step_flops(batch, again=self.memory.checkpointing)
+
+    def _step_flops(self, batch: MicroBatch, *, again: bool) -> float:
         linear, attention = self._forward_flops(batch)
-        again = self.memory.checkpointing
         each = linear * _PASS_FACTOR[again] + attention * _ATTENTION_FACTOR[again]
         return each * batch.size
 
@@ -240,9 +259,11 @@ class AnalyticCostModel:
         memory += vae.encoder_parameters * _VALUE_BYTES
         memory += math.ceil(min(work, _TILE_PIXELS) * feature + work * 3 * _VALUE_BYTES)
         memory += self.input_bytes("denoise", batch)
+        if self.runtime is not None:
+            memory = self._reserved_bytes(kind) + self.runtime.encode_bytes(batch)
         return Option(degree=degree, duration_us=us_from_seconds(seconds), memory_bytes=memory)
 
-    def _denoise(self, batch: MicroBatch, kind: DeviceType, degree: int) -> Option:
+    def _denoise(self, batch: MicroBatch, kind: DeviceType, degree: int, *, again: bool) -> Option:
         tokens = self._sequence(batch) * batch.size
         local = -(-tokens // degree)  # the device with the most tokens sets the pace
         uneven = local * degree / tokens
@@ -250,11 +271,20 @@ class AnalyticCostModel:
         text = self.model.used_text_tokens(batch.text_tokens)
         seen = (self.model.tokens(batch.shape) + text) * batch.size / degree
         rate *= _saturation(seen, _HALF_TOKENS, kind)
-        seconds = self.denoise_flops(batch) * uneven / degree / rate
-        seconds += self._exchange_s(local, kind, degree) + _TASK_OVERHEAD_S
-        memory = self.resident_bytes(kind)
-        memory += self._activation_bytes(local) + self.input_bytes("denoise", batch)
-        return Option(degree=degree, duration_us=us_from_seconds(seconds), memory_bytes=memory)
+        seconds = self._step_flops(batch, again=again) * uneven / degree / rate
+        seconds += self._exchange_s(local, kind, degree, again=again) + _TASK_OVERHEAD_S
+        if self.runtime is not None:
+            memory = self.runtime.denoise_bytes(batch, degree, recompute=again)
+            memory += self._reserved_bytes(kind)
+        else:
+            memory = self.resident_bytes(kind) + self.input_bytes("denoise", batch)
+            memory += self._activation_bytes(local, again=again)
+        return Option(
+            degree=degree,
+            duration_us=us_from_seconds(seconds),
+            memory_bytes=memory,
+            recompute=self.recompute and again,
+        )
 
     def _text(self, batch: MicroBatch, kind: DeviceType, degree: int) -> Option:
         """The texts shared over the group, two operations per parameter and token.
@@ -277,12 +307,14 @@ class AnalyticCostModel:
         joint = text if self.model.text_use is TextUse.JOINT else 0
         return self.model.tokens(batch.shape) + joint
 
-    def _exchange_s(self, local_tokens: int, kind: DeviceType, degree: int) -> float:
+    def _exchange_s(
+        self, local_tokens: int, kind: DeviceType, degree: int, *, again: bool
+    ) -> float:
         """All-to-alls of all layers; the part that leaves the node goes over its network."""
         if degree == 1:
             return 0.0
         net = self.networks.get(kind.name) or default_network(kind)
-        rounds = self.model.layers * _EXCHANGES_PER_LAYER * _EXCHANGES[self.memory.checkpointing]
+        rounds = self.model.layers * _EXCHANGES_PER_LAYER * _EXCHANGES[again]
         sent = local_tokens * self.model.hidden * _VALUE_BYTES
         inside = min(degree, net.node_size)
         seconds = sent * (inside - 1) / degree / net.intra.bandwidth_bytes_per_s
@@ -293,9 +325,12 @@ class AnalyticCostModel:
             latency_us = max(latency_us, net.inter.latency_us)
         return rounds * (seconds + latency_us / 1e6)
 
-    def _activation_bytes(self, local_tokens: int) -> int:
+    def _reserved_bytes(self, kind: DeviceType) -> int:
+        return math.ceil(self.memory.reserve_share * kind.memory_bytes)
+
+    def _activation_bytes(self, local_tokens: int, *, again: bool) -> int:
         layer = local_tokens * self.model.hidden * _ACTIVATION_BYTES
-        if not self.memory.checkpointing:
+        if not again:
             return layer * self.model.layers
         return layer + local_tokens * self.model.hidden * _VALUE_BYTES * self.model.layers
 
@@ -307,6 +342,8 @@ def analytic_for_cluster(
     checkpointing: bool = True,
     shard_weights: bool = False,
     text_encoder: bool = False,
+    recompute: bool = False,
+    runtime: RuntimeMemory | None = None,
 ) -> AnalyticCostModel:
     """The analytic model with the links of a cluster and states sharded over all its devices.
 
@@ -316,6 +353,8 @@ def analytic_for_cluster(
         checkpointing: see ``MemoryRule``.
         shard_weights: also shard weights and gradients over all devices.
         text_encoder: texts are encoded too, by the encoder that the model was published with.
+        recompute: let the plan choose where activations are computed again.
+        runtime: price memory as our runtime needs it.
 
     Raises:
         InputError: no text encoder is known for the model.
@@ -340,6 +379,8 @@ def analytic_for_cluster(
         networks=networks,
         max_degree=count,
         text_encoder=text_encoder_of(model) if text_encoder else None,
+        recompute=recompute,
+        runtime=runtime,
     )
 
 

@@ -42,13 +42,16 @@ _ROW = (
     "width",
     "duration_us",
     "memory_bytes",
+    "recompute",
 )
+# Of the rows that task, device type, degree and treatment of activations give one price.
+_Kind = tuple[str, str, int, bool]
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
-    """One measured shape at one degree."""
+    """One measured shape at one degree, activations kept or computed again."""
 
     task: str
     device_type: str
@@ -57,6 +60,7 @@ class CostRow:
     shape: Shape
     duration_us: int
     memory_bytes: int
+    recompute: bool = False
 
     def __post_init__(self) -> None:
         if min(self.degree, self.batch, self.duration_us) < 1 or self.memory_bytes < 0:
@@ -138,6 +142,7 @@ class TableCostModel:
                 shape=Shape(frames=m.frames, height=m.height, width=m.width),
                 duration_us=m.duration_us,
                 memory_bytes=m.memory_bytes,
+                recompute=m.recompute,
             )
             for m in found
         )
@@ -147,7 +152,7 @@ class TableCostModel:
     def version(self) -> str:
         """Digest of the table."""
         value = cost_table_to_json(self)
-        value["rows"] = sorted(value["rows"], key=lambda row: [row[key] for key in _ROW])
+        value["rows"] = sorted(value["rows"], key=lambda row: [row.get(k, False) for k in _ROW])
         types = sorted({row.device_type for row in self.rows})
         return cost_version("table", (self.model.name, *types), digest(value))
 
@@ -178,16 +183,22 @@ class TableCostModel:
 
     def options(self, task: str, batch: MicroBatch, device_type: DeviceType) -> tuple[Option, ...]:
         """Options at every measured degree within reach of the micro-batch."""
-        degrees = self._degrees(task, device_type.name)
         options: list[Option] = []
         missed: list[int] = []
-        for degree in degrees:
-            key = (task, device_type.name, degree)
+        for key in self._kinds(task, device_type.name):
+            *_, degree, recompute = key
             duration, memory = (self._predict(key, batch, which) for which in (0, 1))
             if duration is None or memory is None:
                 missed.append(degree)
                 continue
-            options.append(Option(degree=degree, duration_us=max(1, duration), memory_bytes=memory))
+            options.append(
+                Option(
+                    degree=degree,
+                    duration_us=max(1, duration),
+                    memory_bytes=memory,
+                    recompute=recompute,
+                )
+            )
         if not options:
             raise InputError(
                 self._out_of_reach(task, batch, device_type.name),
@@ -199,17 +210,17 @@ class TableCostModel:
         return tuple(options)
 
     @cached_property
-    def _measured(self) -> Mapping[tuple[str, str, int], Mapping[tuple[int, Shape], list[CostRow]]]:
-        """Rows by task, device type and degree, then by clips and shape."""
-        found: dict[tuple[str, str, int], dict[tuple[int, Shape], list[CostRow]]] = {}
+    def _measured(self) -> Mapping[_Kind, Mapping[tuple[int, Shape], list[CostRow]]]:
+        """Rows by task, device type, degree and treatment, then by clips and shape."""
+        found: dict[_Kind, dict[tuple[int, Shape], list[CostRow]]] = {}
         for row in self.rows:
-            cell = found.setdefault((row.task, row.device_type, row.degree), {})
+            cell = found.setdefault((row.task, row.device_type, row.degree, row.recompute), {})
             cell.setdefault((row.batch, _lying(row.shape)), []).append(row)
         return found
 
     @cached_property
-    def _curves(self) -> dict[tuple[str, str, int], dict[int, tuple[_Curve, _Curve]]]:
-        """By task, device type and degree, then by clips: curves of duration and of memory."""
+    def _curves(self) -> dict[_Kind, dict[int, tuple[_Curve, _Curve]]]:
+        """As the rows, then by clips: curves of duration and of memory."""
         return {
             key: {
                 batch: (self._curve(cells, batch, 0), self._curve(cells, batch, 1))
@@ -229,7 +240,7 @@ class TableCostModel:
         means = [statistics.fmean(by_tokens[t]) for t in tokens]
         return _Curve(tokens, tuple(non_decreasing(means)))
 
-    def _predict(self, key: tuple[str, str, int], batch: MicroBatch, which: int) -> int | None:
+    def _predict(self, key: _Kind, batch: MicroBatch, which: int) -> int | None:
         """Duration (0) or memory (1) of a micro-batch; None where nothing near was measured."""
         if exact := self._measured[key].get((batch.size, _lying(batch.shape))):
             return _median(exact)[which]
@@ -257,7 +268,8 @@ class TableCostModel:
             return None
         return known[nearest] * size / nearest
 
-    def _degrees(self, task: str, device_type: str) -> list[int]:
+    def _kinds(self, task: str, device_type: str) -> list[_Kind]:
+        """What was measured of a task on a device type, by degree."""
         if task not in self.task_names:
             what = f"the cost table has no task {task!r}; it has {', '.join(self.task_names)}"
             raise InputError(what)
@@ -266,13 +278,13 @@ class TableCostModel:
             what = f"the cost table has no {task} on {device_type!r}"
             what += f"{did_you_mean(device_type, types)}; it has {', '.join(types)}"
             raise InputError(what, hint="measuring there, or the analytic cost model")
-        return sorted(k for name, kind, k in self._measured if (name, kind) == (task, device_type))
+        return sorted(key for key in self._measured if key[:2] == (task, device_type))
 
     def _out_of_reach(self, task: str, batch: MicroBatch, device_type: str) -> str:
         """What is missing, beside what was measured."""
         cells = {
             cell
-            for (name, kind, _), rows in self._measured.items()
+            for (name, kind, *_), rows in self._measured.items()
             if (name, kind) == (task, device_type)
             for cell in rows
         }
@@ -295,6 +307,7 @@ def cost_table_to_json(table: TableCostModel) -> dict[str, Any]:
             "width": row.shape.width,
             "duration_us": row.duration_us,
             "memory_bytes": row.memory_bytes,
+            **({"recompute": True} if row.recompute else {}),
         }
         for row in table.rows
     ]
@@ -360,6 +373,7 @@ def _row(fields: Fields) -> CostRow:
         ),
         duration_us=fields.integer("duration_us", minimum=1),
         memory_bytes=fields.integer("memory_bytes", 0),
+        recompute=fields.flag("recompute"),
     )
 
 

@@ -99,7 +99,7 @@ class DiffusersAdapter(VideoAdapter):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(choice.seed)
             return (
-                vae(**self.vae_arguments(self.config)),
+                _drop_decoder(vae(**self.vae_arguments(self.config))),
                 transformer(**self.transformer_arguments(self.config)),
             )
 
@@ -151,6 +151,13 @@ def kl_vae_arguments(config: ModelConfig, kind: str) -> dict[str, Any]:
     }
 
 
+def _drop_decoder(model: nn.Module) -> nn.Module:
+    """The model without the decoder of a VAE: nothing is decoded, so it need take no memory."""
+    if hasattr(model, "decoder"):
+        model.decoder = nn.Identity()
+    return model
+
+
 def _from_folder(kind: Any, folder: Path) -> nn.Module:  # noqa: ANN401 - a class of an optional package
     """A model with the weights of all safetensors files of a folder.
 
@@ -163,6 +170,7 @@ def _from_folder(kind: Any, folder: Path) -> nn.Module:  # noqa: ANN401 - a clas
     if not files:
         raise InputError("the checkpoint has no .safetensors file", where=str(folder))
     model: nn.Module = kind.from_config(kind.load_config(str(folder), local_files_only=True))
+    _drop_decoder(model)
     missing = set(model.state_dict())
     try:
         for file in files:
