@@ -28,6 +28,7 @@ PACKAGES = [
     "arachne_opt.pipeline",
     "arachne_opt.planning",
     "arachne_opt.report",
+    "arachne_opt.report.page",
     "arachne_opt.solvers",
     "arachne_opt.solvers.baselines",
     "arachne_opt.solvers.baselines.pipeline",
@@ -90,6 +91,7 @@ setup(
     package_data={
         "arachne_opt": ["py.typed"],
         "arachne_opt.db.migrations": ["script.py.mako"],
+        "arachne_opt.report.page": ["*.css", "*.html", "*.js"],
     },
     install_requires=[
         "alembic>=1.16",

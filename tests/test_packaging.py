@@ -114,6 +114,8 @@ def test_the_wheel_has_all_files_inside_one_package(tree, wheel):
         parts = path.relative_to(tree).parts
         expected.add("/".join(parts if parts[0] == "arachne_opt" else ("arachne_opt", *parts)))
     expected |= {"arachne_opt/py.typed", "arachne_opt/db/migrations/script.py.mako"}
+    page = tree / "arachne_opt" / "report" / "page"
+    expected |= {f"arachne_opt/report/page/{p.name}" for p in page.iterdir() if p.suffix != ".py"}
     inside = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
     assert inside == expected
 

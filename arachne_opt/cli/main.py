@@ -24,6 +24,7 @@ TABLE = {
     "clusters": ("arachne_opt.cli.clusters:clusters", "Compare clusters that plans are for."),
     "runs": ("arachne_opt.cli.runs:runs", "List and show replays."),
     "simulate": ("arachne_opt.cli.simulate:simulate", "Replay a plan as events; draw it."),
+    "report": ("arachne_opt.cli.report:report", "Draw a plan or a run as one page."),
     "bench": ("arachne_opt.cli.bench:bench", "Compare with peers on public instances."),
     "train": ("arachne_opt.cli.train:train", "Replay plans with torch and train a model."),
     "demo": ("arachne_opt.cli.demo:demo", "Run the whole road on this machine."),

@@ -41,7 +41,7 @@ class _Builder:
     def __init__(self, problem: CascadeProblem, plan: CascadePlan) -> None:
         self.problem = problem
         self.placed = {(p.cascade, p.task): p for p in plan.placements}
-        names = _process_names(problem.cluster.nodes)
+        names = process_names(problem.cluster.nodes)
         self.process_of = [names[device.node] for device in problem.cluster.devices]
         # The track of a device's tasks has the number of the device.
         self.tracks = [Track(process=name, device=d) for d, name in enumerate(self.process_of)]
@@ -153,7 +153,7 @@ class _Move:
     size_bytes: int
 
 
-def _process_names(nodes: Sequence[Node]) -> list[str]:
+def process_names(nodes: Sequence[Node]) -> list[str]:
     """A name per node; nodes of equal name are told apart by their number."""
     names = [f"{node.name} ({node.device_type.name})" for node in nodes]
     double = {name for name, count in Counter(names).items() if count > 1}

@@ -1,0 +1,120 @@
+"""``arachne report``: a plan or a run as one page that opens anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from arachne_opt.cli.options import OUTPUT, database_option
+from arachne_opt.cli.output import write_whole
+from arachne_opt.errors import InputError
+from arachne_opt.settings import database_url
+
+if TYPE_CHECKING:
+    from arachne_opt.report.subject import Subject
+
+
+@click.command()
+@click.argument("target", metavar="PLAN|RUN")
+@click.option("-o", "--out", type=OUTPUT, required=True, help="The HTML file to write.")
+@click.option("--compare", metavar="PLAN|RUN", help="Show another plan beside it.")
+@click.option(
+    "--baselines/--no-baselines",
+    default=True,
+    show_default=True,
+    help="Run peers' cheap rules on the problem, for the speed-up.",
+)
+@click.option(
+    "--baseline-time",
+    "budget_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=6.0,
+    show_default=True,
+    help="Seconds for all rules; those that are not begun by then are named.",
+)
+@click.option("--trace", type=OUTPUT, help="Write a Chrome/Perfetto trace to this file too.")
+@click.option("--plot", type=OUTPUT, help="Draw the timelines to this file too: PNG, SVG or PDF.")
+@database_option
+def report(
+    target: str,
+    out: Path,
+    compare: str | None,
+    baselines: bool,
+    budget_s: float,
+    trace: Path | None,
+    plot: Path | None,
+    db_url: str | None,
+) -> None:
+    """Write a report of a stored plan, or of a run over its plan, as one HTML page.
+
+    The page has the proof, a timeline to zoom, devices and memory over time, a map of the cluster,
+    why each task got its degree, and all tasks in a table. It loads nothing from anywhere.
+
+    \b
+    Examples:
+      arachne report 6b0c88d6 -o report.html
+      arachne report RUN -o report.html --trace trace.json --plot gantt.svg
+      arachne report PLAN -o report.html --compare OTHER
+    """
+    from arachne_opt.cli.plan_diff import objective_changes, plan_changes
+    from arachne_opt.cli.report_sources import find_subject
+    from arachne_opt.db.store import PlanStore
+    from arachne_opt.report.document import report_document
+    from arachne_opt.report.page import render_page
+
+    with PlanStore.open(database_url(db_url), read_only=True) as store:
+        subject = find_subject(store, target)
+        other = find_subject(store, compare) if compare is not None else None
+    changes: list[str] = []
+    if other is not None:
+        if other.record.kind != subject.record.kind:
+            what = f"{target} is a {subject.record.kind} plan, {compare} a {other.record.kind} plan"
+            raise InputError(what, hint="two plans of one kind")
+        changes = objective_changes(other.record, subject.record)
+        changes += plan_changes(other.record, subject.record)
+    if baselines:
+        subject = with_rivals(subject, budget_s)
+    write_whole(out, render_page(report_document(subject, other, changes)))
+    click.echo(f"report written to {out}", err=True)
+    if trace is not None:
+        write_trace(trace, subject)
+    if plot is not None:
+        draw_plot(plot, subject)
+
+
+def with_rivals(subject: Subject, budget_s: float) -> Subject:
+    """The subject with what peers' rules make of its problem."""
+    from arachne_opt.planning.rivals import cascade_rivals, pipeline_rivals
+    from arachne_opt.report.subject import CascadeSubject
+
+    seed = subject.record.seed
+    if isinstance(subject, CascadeSubject):
+        rivals = cascade_rivals(subject.problem, budget_s=budget_s, seed=seed)
+        return replace(subject, rivals=rivals)
+    rivals = pipeline_rivals(subject.problem, budget_s=budget_s, seed=seed)
+    return replace(subject, rivals=rivals)
+
+
+def write_trace(path: Path, subject: Subject) -> None:
+    """Writes planned and measured timelines for Perfetto."""
+    import json
+
+    from arachne_opt.report.subject import timelines_of
+    from arachne_opt.report.trace import trace_of
+
+    about = {"plan": subject.record.id, "problem": subject.record.name}
+    write_whole(path, json.dumps(trace_of(timelines_of(subject), about)))
+    click.echo(f"trace written to {path}", err=True)
+
+
+def draw_plot(path: Path, subject: Subject) -> None:
+    """Draws the timelines with matplotlib."""
+    from arachne_opt.report.plot import save_plot
+    from arachne_opt.report.subject import timelines_of
+
+    record = subject.record
+    save_plot(path, record.name, timelines_of(subject), record.bound_us)
+    click.echo(f"picture written to {path}", err=True)
