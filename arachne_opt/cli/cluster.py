@@ -6,6 +6,7 @@ from collections import Counter
 
 import click
 
+from arachne_opt.cli.cluster_import import detect, export, import_cluster
 from arachne_opt.cli.options import format_option
 from arachne_opt.cli.output import emit_json, emit_table
 from arachne_opt.cluster import Cluster
@@ -20,6 +21,10 @@ def cluster() -> None:
     A cluster is a TOML file or a shorthand such as "H100-80:8x4, A100-80:8x2": device type,
     devices per node, nodes.
     """
+
+
+for _command in (import_cluster, detect, export):
+    cluster.add_command(_command)
 
 
 @cluster.command()

@@ -56,12 +56,12 @@ def import_manifest(
     from arachne_opt.importers.media import ImportOptions
     from arachne_opt.manifest import write_manifest
 
-    name = chosen(trainer, MANIFEST_FORMATS) or _sniffed(*recognise_manifest(source))
+    name = chosen(trainer, MANIFEST_FORMATS) or sniffed(*recognise_manifest(source))
     options = ImportOptions(probe=None if no_probe else _probe(), fps=fps)
     found = MANIFEST_FORMATS[name].read(source, options)
     _judge(found, skip_bad=skip_bad)
     write_manifest(found.clips, out)
-    _tell(found.notes)
+    tell(found.notes)
     if form == "json":
         skipped = [asdict(entry) for entry in found.skipped]
         body = {"from": name, "clips": len(found.clips), "skipped": skipped}
@@ -90,10 +90,10 @@ def import_buckets(source: Path, trainer: str | None, out: Path, batch: int, for
     from arachne_opt.buckets import buckets_to_dict
     from arachne_opt.importers.bucket_files import BUCKET_FORMATS, recognise_buckets
 
-    name = chosen(trainer, BUCKET_FORMATS) or _sniffed(*recognise_buckets(source))
+    name = chosen(trainer, BUCKET_FORMATS) or sniffed(*recognise_buckets(source))
     found = BUCKET_FORMATS[name].read(source, batch)
     write_whole(out, json.dumps(buckets_to_dict(found.table), indent=1) + "\n")
-    _tell(found.notes)
+    tell(found.notes)
     count = len(found.table.buckets)
     if form == "json":
         body = {"from": name, "buckets": count, "notes": list(found.notes), "out": str(out)}
@@ -111,7 +111,8 @@ def chosen(name: str | None, known: Iterable[str]) -> str | None:
     return name
 
 
-def _sniffed(name: str, reason: str) -> str:
+def sniffed(name: str, reason: str) -> str:
+    """Says what a file was recognised as."""
     click.echo(f"recognised as {name} by {reason}", err=True)
     return name
 
@@ -148,6 +149,7 @@ def _listed(skipped: tuple[Skipped, ...]) -> str:
     return "\n".join([f"{count}:", *lines])
 
 
-def _tell(notes: tuple[str, ...]) -> None:
+def tell(notes: tuple[str, ...]) -> None:
+    """Prints remarks of an importer."""
     for note in notes:
         click.echo(f"note: {note}", err=True)
