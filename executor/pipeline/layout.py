@@ -28,7 +28,7 @@ class Member:
 
     Args:
         tp_index: its number in the tensor-parallel group of its replica.
-        ep_index: number of its replica in the expert group, 0 without expert parallelism.
+        ep_index: place of its replica in the expert group, whose ranks ascend; 0 without one.
         chunks: rows that it holds; one run of rows unless the schedule is interleaved.
         node: number of its node among those of its device type; None where the plan leaves it open.
     """
@@ -71,6 +71,8 @@ class Layout:
         _validate(plan)
         self.plan, self.chunks = plan, chunks
         rows = [chunk_rows(p, chunks) for p in plan.pipelines]
+        places = _order(plan)
+        expert_index = _expert_indices(plan, places)
         self.row_count = plan.pipelines[0].stages[-1].end
         self.members = tuple(
             Member(
@@ -79,13 +81,13 @@ class Layout:
                 stage=i,
                 replica=n,
                 tp_index=t,
-                ep_index=n % plan.pipelines[p].stages[i].replicas[n].kind.ep,
+                ep_index=expert_index[p, i, n],
                 kind=plan.pipelines[p].stages[i].replicas[n].kind,
                 node=plan.pipelines[p].stages[i].replicas[n].node,
                 chunks=tuple(rows[p][i, c] for c in range(chunks)),
                 recompute=plan.pipelines[p].stages[i].recompute,
             )
-            for rank, (p, i, n, t) in enumerate(_order(plan))
+            for rank, (p, i, n, t) in enumerate(places)
         )
 
     @property
@@ -199,6 +201,27 @@ def _order(plan: PipelinePlan) -> list[tuple[int, int, int, int]]:
     if any(r.node is None for _, _, stage in plan.stages() for r in stage.replicas):
         return places
     return sorted(places, key=node)
+
+
+def _expert_group(replica: int, ep: int) -> range:
+    """The replicas that share experts with one."""
+    first = replica - replica % ep
+    return range(first, first + ep)
+
+
+def _expert_indices(
+    plan: PipelinePlan, places: list[tuple[int, int, int, int]]
+) -> dict[tuple[int, int, int], int]:
+    """Place of every replica in its expert group, counted in rank order."""
+    groups: dict[tuple[int, int, int], int] = {}
+    found: dict[tuple[int, int, int], int] = {}
+    for p, i, n, t in places:
+        if t == 0:
+            ep = plan.pipelines[p].stages[i].replicas[n].kind.ep
+            group = p, i, _expert_group(n, ep).start
+            found[p, i, n] = groups.get(group, 0)
+            groups[group] = found[p, i, n] + 1
+    return found
 
 
 def _validate(plan: PipelinePlan) -> None:

@@ -1,0 +1,103 @@
+"""Whatever the plan, losses, gradients and updates are those of one process."""
+
+import pytest
+
+from arachne_opt.executor.pipeline.models.spec import DecoderSpec
+from arachne_opt.pipeline.plan import Pipeline, PipelinePlan
+from tests.executor.pipeline import rank_tasks
+from tests.executor.pipeline.compare import gradient_error, weight_error
+from tests.executor.pipeline.models import GPT, LLAMA, MIXTRAL, train_whole
+from tests.executor.pipeline.random_plans import plan_of, stage
+from tests.executor.ranks import run_ranks
+
+RATE = 1e-3
+
+
+def hold_against_one_process(
+    spec: DecoderSpec, plan: PipelinePlan, ranks: int, steps: int = 5, **options
+) -> None:
+    batches = [rank_tasks.batch(spec, plan.samples, step) for step in range(steps)]
+    known = {k: v for k, v in options.items() if k in ("clip_norm", "balance")}
+    whole = train_whole(spec, batches, learning_rate=RATE, **known)
+    found = run_ranks(_train, ranks, spec, plan, steps, options)
+    for one in found:
+        assert one["losses"] == pytest.approx(whole.losses, rel=1e-6)
+    assert gradient_error(spec, [one["gradients"] for one in found], whole) < 1e-5
+    assert weight_error(found, whole) < 2e-5
+
+
+def _train(rank, spec, plan, steps, options):
+    return rank_tasks.train(rank, spec, plan, steps, RATE, **options)
+
+
+def chain(*stages, microbatch=2, microbatches=4) -> Pipeline:
+    return Pipeline(microbatch=microbatch, microbatches=microbatches, stages=stages)
+
+
+FOUR = {
+    "uneven layers, tp 1 beside tp 2": (
+        LLAMA,
+        plan_of(chain(stage(0, 2, 1), stage(2, 3, 2), stage(3, 8, 1))),
+    ),
+    "dp 2 beside dp 1, recomputed": (
+        LLAMA,
+        plan_of(chain(stage(0, 5, 1, 1, recompute=True), stage(5, 8, 2)), zero1=True),
+    ),
+    "two pipelines with different cuts, tied weights": (
+        GPT,
+        plan_of(
+            chain(stage(0, 3, 1), stage(3, 8, 1), microbatches=5),
+            chain(stage(0, 6, 1), stage(6, 8, 1), microbatch=3, microbatches=2),
+        ),
+    ),
+    "experts over two replicas": (
+        MIXTRAL,
+        plan_of(chain(stage(0, 2, 1, 1, ep=2), stage(2, 6, 1, 1, ep=2), microbatch=1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUR)
+def test_four_ranks(name):
+    hold_against_one_process(*FOUR[name], 4)
+
+
+EIGHT = {
+    "three types of stage, experts and tp": (
+        MIXTRAL,
+        plan_of(
+            chain(
+                stage(0, 2, 2, 2, ep=2),
+                stage(2, 5, 1, 1, ep=2, recompute=True),
+                stage(5, 6, 1, 1),
+                microbatch=2,
+                microbatches=3,
+            ),
+            zero1=True,
+        ),
+    ),
+    "two pipelines, unequal in everything": (
+        LLAMA,
+        plan_of(
+            chain(stage(0, 1, 1), stage(1, 4, 1, 1), stage(4, 8, 1), microbatch=4),
+            chain(stage(0, 5, 2), stage(5, 8, 1, 1), microbatch=2, microbatches=3),
+            zero1=True,
+        ),
+    ),
+    "keys shared by neighbours, a vocabulary that tp does not divide": (
+        LLAMA,
+        plan_of(chain(stage(0, 3, 4), stage(3, 6, 2), stage(6, 8, 1, 1), microbatches=3)),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EIGHT)
+def test_eight_ranks(name):
+    hold_against_one_process(*EIGHT[name], 8, clip_norm=0.5)
+
+
+@pytest.mark.slow
+def test_balance_of_experts_counts_once_per_token():
+    spec, plan = FOUR["experts over two replicas"]
+    hold_against_one_process(spec, plan, 4, balance=0.01)
