@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -243,12 +244,17 @@ def _rotary(n: Fields, base: float, share: float = 1.0) -> Rotary:
     table = n.raw(key) if key in n else {}
     found = {} if not isinstance(table, dict) else {k: v for k, v in table.items() if v is not None}
     f = Fields(found, n.place(key), tuple(found))
-    limit = n.integer("max_position_embeddings", 8192, minimum=1)
-    return Rotary(
+    rotary = Rotary(
         base=f.number("rope_theta", n.number("rope_theta", base)),
         share=f.number("partial_rotary_factor", n.number("partial_rotary_factor", share)),
         kind=f.text("rope_type", f.text("type", "default")),
         factor=f.number("factor", 1.0),
+    )
+    if rotary.kind != "llama3":
+        return rotary
+    limit = n.integer("max_position_embeddings", 8192, minimum=1)
+    return replace(
+        rotary,
         low=f.number("low_freq_factor", 1.0),
         high=f.number("high_freq_factor", 4.0),
         original=f.integer("original_max_position_embeddings", limit, minimum=1),
