@@ -184,7 +184,14 @@ def _priced(options: dict[str, Any], model: str | None) -> tuple[Cluster, CostMo
         raise click.UsageError("--group clips needs --cluster FILE or a shorthand")
     cluster = read_cluster(options["cluster"])
     text = options.get("text_encoder", False)  # training has no such option
-    return cluster, load_costs(options["cost_table"], model, cluster, text_encoder=text)
+    return cluster, load_costs(
+        options["cost_table"],
+        model,
+        cluster,
+        text_encoder=text,
+        recompute=options["recompute"],
+        sharding=options.get("sharding", "zero1"),
+    )
 
 
 def _session(options: dict[str, Any], solver: str, *, use_cache: bool) -> ClipSession:

@@ -16,6 +16,9 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 PATH = click.Path(exists=True, path_type=Path)
 
+# Who decides where activations are computed again: everywhere, nowhere, or task by task.
+RECOMPUTE = ("always", "never", "planned")
+
 
 def format_option(command: Command) -> Command:
     """``--format table|json``."""
@@ -102,11 +105,14 @@ def limits_of(options: dict[str, Any]) -> Limits:
 
 
 def recompute_option(command: Command) -> Command:
-    """``--recompute``."""
+    """``--recompute``, alone the same as ``--recompute always``."""
     return click.option(
         "--recompute",
-        is_flag=True,
-        help="Keep only the inputs of the blocks; compute their activations again.",
+        type=click.Choice(RECOMPUTE),
+        is_flag=False,
+        flag_value="always",
+        help="Keep the inputs of the blocks only and compute their activations again: in every "
+        "task, in none, or in those that the plan chooses.",
     )(command)
 
 

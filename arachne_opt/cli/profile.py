@@ -20,7 +20,7 @@ from arachne_opt.cli.progress import ProgressLine
 from arachne_opt.cli.sources import GroupingOptions, load_workload, parse_degrees
 from arachne_opt.models import model_spec
 from arachne_opt.settings import database_url
-from arachne_opt.units import format_seconds
+from arachne_opt.units import format_bytes, format_seconds
 from arachne_opt.workload import MicroBatch, Workload
 
 if TYPE_CHECKING:
@@ -63,13 +63,14 @@ def cascade(**options: Any) -> None:  # noqa: ANN401
         model=ModelChoice(
             preset=options["model"],
             checkpoint=options["checkpoint"],
-            checkpointing=options["recompute"],
+            checkpointing=options["recompute"] == "always",
         ),
         batches=distinct_shapes(workload),
         degrees=degrees,
         repeats=options["repeats"],
         threads_per_rank=options["threads"],
         device_type=options["device_type"],
+        recompute=options["recompute"] == "planned",
     )
     with PlanStore.open(database_url(options["db_url"])) as store:
         rows = measure(job, options["ranks"] or max(degrees))
@@ -120,14 +121,20 @@ def write_table(rows: Sequence[Measurement], model: str, out: Path) -> None:
 def show_measurements(rows: Sequence[Measurement]) -> None:
     """Prints a row per shape and task with the time at each degree."""
     degrees = sorted({row.degree for row in rows})
-    lines: dict[tuple[str, str], dict[int, int]] = {}
+    lines: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
     for row in rows:
         label = f"{row.batch}x{row.frames}x{row.height}x{row.width}"
-        lines.setdefault((label, row.task), {})[row.degree] = row.duration_us
+        task = f"{row.task}, recomputed" if row.recompute else row.task
+        lines.setdefault((label, task), {})[row.degree] = row.duration_us, row.memory_bytes
     emit_table(
         ["clips x shape", "task", *(f"degree {k}" for k in degrees)],
         [
-            [*key, *(format_seconds(times[k]) if k in times else None for k in degrees)]
-            for key, times in lines.items()
+            [*key, *(_cell(costs[k]) if k in costs else None for k in degrees)]
+            for key, costs in lines.items()
         ],
     )
+
+
+def _cell(cost: tuple[int, int]) -> str:
+    duration_us, memory_bytes = cost
+    return f"{format_seconds(duration_us)} {format_bytes(memory_bytes)}"

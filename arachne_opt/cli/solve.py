@@ -18,6 +18,7 @@ from arachne_opt.cli.options import (
     group_option,
     limit_options,
     limits_of,
+    recompute_option,
     warm_start_option,
     workload_options,
 )
@@ -59,6 +60,7 @@ solve.add_command(pipeline)
     show_default=True,
     help="Texts are encoded too: a task of its own before denoise (with --model).",
 )
+@recompute_option
 @restriction_options
 @workload_options
 @group_option
@@ -128,7 +130,11 @@ def _problems(options: dict[str, Any]) -> tuple[CascadeProblem, ...]:
     cluster = read_cluster(options["cluster"])
     usable = without_devices(cluster, restrictions.forbidden)
     costs = load_costs(
-        options["cost_table"], options["model"], usable, text_encoder=options["text_encoder"]
+        options["cost_table"],
+        options["model"],
+        usable,
+        text_encoder=options["text_encoder"],
+        recompute=options["recompute"],
     )
     workload = load_workload(options["manifest"], GroupingOptions.taken_from(options), costs.model)
     degrees = parse_degrees(options["degrees"])

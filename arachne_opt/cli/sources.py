@@ -121,9 +121,25 @@ def select(workload: Workload, span: str | None) -> Workload:
 
 
 def load_costs(
-    table: Path | None, model: str | None, cluster: Cluster, *, text_encoder: bool = False
+    table: Path | None,
+    model: str | None,
+    cluster: Cluster,
+    *,
+    text_encoder: bool = False,
+    recompute: str | None = None,
+    sharding: str = "zero1",
 ) -> CostModel:
-    """Measured costs of a table, else the analytic model of a named architecture."""
+    """Measured costs of a table, else the analytic model of a named architecture.
+
+    Args:
+        table: file of measured costs.
+        model: name of an architecture instead.
+        cluster: where its tasks run.
+        text_encoder: texts are encoded, too.
+        recompute: where activations are computed again: ``always``, ``never`` or as ``planned``.
+            Analytic memory is then that of our runtime; None leaves what is priced by default.
+        sharding: of the runtime.
+    """
     if table is not None and text_encoder:
         raise click.UsageError("--text-encoder goes with --model: a table has the tasks it has")
     if (table is None) == (model is None):
@@ -131,11 +147,23 @@ def load_costs(
     if table is not None:
         from arachne_opt.costs.table import read_cost_table
 
-        return read_cost_table(table)
+        measured = read_cost_table(table)
+        return measured if recompute is None else measured.recomputing(recompute)
     from arachne_opt.costs.analytic import analytic_for_cluster
+    from arachne_opt.costs.runtime_memory import RuntimeMemory
 
     assert model is not None
-    return analytic_for_cluster(model_spec(model), cluster, text_encoder=text_encoder)
+    spec, runtime = model_spec(model), None
+    if recompute is not None:
+        runtime = RuntimeMemory(model=spec, ranks=cluster.device_count, sharding=sharding)
+    return analytic_for_cluster(
+        spec,
+        cluster,
+        text_encoder=text_encoder,
+        checkpointing=recompute != "never",
+        recompute=recompute == "planned",
+        runtime=runtime,
+    )
 
 
 def build_problems(

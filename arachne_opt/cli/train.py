@@ -240,7 +240,7 @@ def replay_job(
         model=ModelChoice(
             preset=options["model"],
             checkpoint=options["checkpoint"],
-            checkpointing=options["recompute"],
+            checkpointing=options["recompute"] == "always",
         ),
         iterations=replay_iterations(iterations, answers),
         weight_rule=options["weights"],
@@ -301,7 +301,13 @@ def train_job(
 def training_costs(options: dict[str, Any], cluster: Cluster) -> CostModel:
     """Measured costs, else the analytic ones of the model that is trained."""
     table = options["cost_table"]
-    return load_costs(table, None if table else options["model"], cluster)
+    return load_costs(
+        table,
+        None if table else options["model"],
+        cluster,
+        recompute=options["recompute"],
+        sharding=options["sharding"],
+    )
 
 
 def _dry_run(job: ReplayJob, options: dict[str, Any]) -> None:

@@ -23,8 +23,9 @@ from arachne_opt.canonical import digest
 from arachne_opt.cascade.problem import Option
 from arachne_opt.cluster import Cluster, DeviceType, Link
 from arachne_opt.cost_version import cost_version
+from arachne_opt.costs.memory_rule import DEFAULT_NODE_SIZE, MemoryRule
 from arachne_opt.costs.runtime_memory import RuntimeMemory
-from arachne_opt.costs.tail import TailVolume, tail_us
+from arachne_opt.costs.tail import tail_us
 from arachne_opt.device_types import default_inter_link, default_intra_link
 from arachne_opt.errors import InputError
 from arachne_opt.models import ModelSpec, TextUse
@@ -60,53 +61,6 @@ _ATTENTION_FACTOR = {False: 3.5, True: 4.5}
 _EXCHANGES = {False: 2, True: 3}
 _EXCHANGES_PER_LAYER = 4  # query, key, value and output
 _TASK_OVERHEAD_S = 0.002
-_DEFAULT_NODE_SIZE = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRule:
-    """How model states lie on the devices.
-
-    Args:
-        weight_shards: devices that share one copy of the weights; likewise for the others.
-        checkpointing: keep only the inputs of the layers and compute the rest again.
-        reserve_share: share of the memory that the runtime, its buffers and fragmentation take;
-            chosen so that all shapes at the published limits of HunyuanVideo fit 80 GiB. Most
-            shapes one step above them fit by this model too: it is no sharp boundary.
-    """
-
-    weight_bytes: int = 2
-    gradient_bytes: int = 2
-    optimizer_bytes: int = 12
-    weight_shards: int = 1
-    gradient_shards: int = 1
-    optimizer_shards: int = _DEFAULT_NODE_SIZE
-    checkpointing: bool = True
-    reserve_share: float = 0.12
-
-    def __post_init__(self) -> None:
-        if min(self.weight_shards, self.gradient_shards, self.optimizer_shards) < 1:
-            raise InputError(f"shards must be at least 1, not {self}")
-        if not 0 <= self.reserve_share < 1:
-            raise InputError(f"reserve_share lies between 0 and 1, not {self.reserve_share}")
-
-    def model_states_bytes(self, parameters: int) -> int:
-        """Weights, gradients and optimizer states of one device."""
-        parts = (
-            (self.weight_bytes, self.weight_shards),
-            (self.gradient_bytes, self.gradient_shards),
-            (self.optimizer_bytes, self.optimizer_shards),
-        )
-        return sum(-(-size * parameters // shards) for size, shards in parts)
-
-    def tail_volume(self, parameters: int) -> TailVolume:
-        """What gradient synchronisation and optimizer step move: states are read and written."""
-        update = self.gradient_bytes + 2 * self.optimizer_bytes + self.weight_bytes
-        return TailVolume(
-            gradient_bytes=self.gradient_bytes * parameters,
-            weight_bytes=self.weight_bytes * parameters,
-            update_bytes=-(-update * parameters // self.optimizer_shards),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,7 +342,7 @@ def default_network(kind: DeviceType) -> Network:
     """The usual links of a device type on nodes of eight."""
     intra = default_intra_link(kind.name)
     inter = default_inter_link({kind.name: kind})
-    return Network(intra=intra or inter, inter=inter, node_size=_DEFAULT_NODE_SIZE)
+    return Network(intra=intra or inter, inter=inter, node_size=DEFAULT_NODE_SIZE)
 
 
 def encode_share(clips: int, degree: int) -> float:

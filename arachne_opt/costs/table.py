@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import logging
 import statistics
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from arachne_opt.canonical import digest
 from arachne_opt.cascade.problem import Option
 from arachne_opt.cluster import Cluster, DeviceType
 from arachne_opt.cost_version import cost_version
+from arachne_opt.costs.curves import Curve, non_decreasing
 from arachne_opt.errors import InputError
 from arachne_opt.fields import Fields
 from arachne_opt.models import ModelSpec, model_spec
@@ -65,28 +65,6 @@ class CostRow:
     def __post_init__(self) -> None:
         if min(self.degree, self.batch, self.duration_us) < 1 or self.memory_bytes < 0:
             raise InputError(f"degree, batch and duration must be positive, not {self}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Curve:
-    """Non-decreasing cost over tokens, for one number of clips."""
-
-    tokens: tuple[int, ...]
-    costs: tuple[float, ...]
-
-    def at(self, tokens: int, reach: float) -> float | None:
-        """Interpolated cost; in proportion outside the range, None beyond ``reach``."""
-        first, last = self.tokens[0], self.tokens[-1]
-        if tokens > last:
-            return self.costs[-1] * tokens / last if tokens <= last * reach else None
-        if tokens < first:
-            return self.costs[0] * tokens / first if tokens * reach >= first else None
-        right = bisect_right(self.tokens, tokens)
-        if right == len(self.tokens):
-            return self.costs[-1]
-        low, high = self.tokens[right - 1], self.tokens[right]
-        share = (tokens - low) / (high - low)
-        return self.costs[right - 1] + share * (self.costs[right] - self.costs[right - 1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +125,25 @@ class TableCostModel:
             for m in found
         )
         return cls(model=model, rows=rows, reach=reach)
+
+    def recomputing(self, wanted: str) -> TableCostModel:
+        """The rows for activations computed again ``always``, ``never``, or as ``planned``.
+
+        A table without marked rows holds one way only; whoever measured it knows which.
+
+        Raises:
+            InputError: a plan has nothing to choose from, or no row is left.
+        """
+        both = any(row.recompute for row in self.rows)
+        if wanted == "planned" and not both:
+            what = "the cost table does not say what it costs to compute activations again"
+            raise InputError(what, hint="arachne profile cascade --recompute planned")
+        if wanted == "planned" or not both:
+            return self
+        marked = {row.task for row in self.rows if row.recompute}
+        again = wanted == "always"
+        rows = (row for row in self.rows if row.recompute == (again and row.task in marked))
+        return replace(self, rows=tuple(rows))
 
     @cached_property
     def version(self) -> str:
@@ -219,7 +216,7 @@ class TableCostModel:
         return found
 
     @cached_property
-    def _curves(self) -> dict[_Kind, dict[int, tuple[_Curve, _Curve]]]:
+    def _curves(self) -> dict[_Kind, dict[int, tuple[Curve, Curve]]]:
         """As the rows, then by clips: curves of duration and of memory."""
         return {
             key: {
@@ -231,14 +228,14 @@ class TableCostModel:
 
     def _curve(
         self, cells: Mapping[tuple[int, Shape], list[CostRow]], batch: int, which: int
-    ) -> _Curve:
+    ) -> Curve:
         by_tokens: dict[int, list[float]] = defaultdict(list)
         for (clips, shape), rows in cells.items():
             if clips == batch:
                 by_tokens[self.model.tokens(shape)].append(_median(rows)[which])
         tokens = tuple(sorted(by_tokens))
         means = [statistics.fmean(by_tokens[t]) for t in tokens]
-        return _Curve(tokens, tuple(non_decreasing(means)))
+        return Curve(tokens, tuple(non_decreasing(means)))
 
     def _predict(self, key: _Kind, batch: MicroBatch, which: int) -> int | None:
         """Duration (0) or memory (1) of a micro-batch; None where nothing near was measured."""
@@ -250,7 +247,7 @@ class TableCostModel:
         return _whole(self._between_clips(curves, batch.size, tokens, which))
 
     def _between_clips(
-        self, curves: Mapping[int, tuple[_Curve, _Curve]], size: int, tokens: int, which: int
+        self, curves: Mapping[int, tuple[Curve, Curve]], size: int, tokens: int, which: int
     ) -> float | None:
         """Linear between the nearest measured clip counts, in proportion beyond them."""
         known = {
@@ -345,19 +342,6 @@ def read_cost_table(path: str | Path) -> TableCostModel:
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read the cost table: {error}", where=str(file)) from error
     return cost_table_from_json(value, str(file))
-
-
-def non_decreasing(values: Sequence[float]) -> list[float]:
-    """The nearest non-decreasing sequence in least squares (pool adjacent violators)."""
-    blocks: list[tuple[float, int]] = []
-    for value in values:
-        mean, count = value, 1
-        while blocks and blocks[-1][0] > mean:
-            before, size = blocks.pop()
-            mean = (before * size + mean * count) / (size + count)
-            count += size
-        blocks.append((mean, count))
-    return [mean for mean, count in blocks for _ in range(count)]
 
 
 def _row(fields: Fields) -> CostRow:

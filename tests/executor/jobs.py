@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from arachne_opt.cascade.plan import CascadePlan, Placement
-from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cascade.problem import CascadeProblem, Task
 from arachne_opt.executor.job import ReplayIteration, ReplayJob
 from arachne_opt.executor.model_config import ModelChoice
 from arachne_opt.workload import Clip, Iteration, MicroBatch, Shape
@@ -88,6 +89,25 @@ def job_of(*iterations: ReplayIteration, preset: str = "toy", **fields: object) 
         checkpointing=bool(fields.pop("checkpointing", False)),
     )
     return ReplayJob(model=model, iterations=iterations or mixed_iterations(), **fields)
+
+
+def half_recomputed(iteration: ReplayIteration) -> ReplayIteration:
+    """The iteration with every other denoise task planned to compute its activations again."""
+
+    def both(task: Task) -> Task:
+        again = tuple(replace(option, recompute=True) for option in task.options)
+        return replace(task, options=task.options + again) if task.name == "denoise" else task
+
+    cascades = (replace(c, tasks=tuple(map(both, c.tasks))) for c in iteration.problem.cascades)
+    placements = (
+        replace(p, recompute=not iteration.encodes(p) and p.cascade % 2 == 0)
+        for p in iteration.plan.placements
+    )
+    return replace(
+        iteration,
+        problem=replace(iteration.problem, cascades=tuple(cascades)),
+        plan=replace(iteration.plan, placements=tuple(placements)),
+    )
 
 
 def random_iteration(seed: int) -> ReplayIteration:

@@ -1,22 +1,26 @@
 """Real models under plans of mixed degrees give the gradient of one process, whatever is cached."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from arachne_opt.executor.job import ReplayIteration
+from arachne_opt.executor.options import UpdateOptions
 from arachne_opt.executor.seeds import clip_pixels, generator
 from arachne_opt.workload import Iteration
 from tests.executor import rank_tasks, reference
-from tests.executor.jobs import job_of, mixed_iterations
+from tests.executor.jobs import half_recomputed, job_of, mixed_iterations
 from tests.executor.ranks import run_ranks
 from tests.executor.reference_models import MODELS
 
 PRESETS = ("tiny-wan", "tiny-wan-i2v", "tiny-cogvideox", "tiny-hunyuan-video")
 RULES = ("clip", "token")
-SOURCES = ("encode", "cached", "checkpointed")
+SOURCES = ("encode", "cached", "checkpointed", "planned")
+FAMILIES = ("tiny-wan", "tiny-cogvideox", "tiny-hunyuan-video")
+SHARDINGS = ("zero1", "fsdp2")
 
 
 def without_encode(iteration, latents):
@@ -89,7 +93,12 @@ def jobs(tmp_path_factory):
         cached = (without_encode(first, files), half_cached(second, files))
         for rule in RULES:
             for source in SOURCES:
-                chosen = {"cached": cached, "encode": (first, second), "checkpointed": (first,)}
+                chosen = {
+                    "cached": cached,
+                    "encode": (first, second),
+                    "checkpointed": (first,),
+                    "planned": (half_recomputed(first),),
+                }
                 made[preset, source, rule] = job_of(
                     *chosen[source],
                     preset=preset,
@@ -105,8 +114,33 @@ def jobs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def wanted(jobs):
+    """What one process computes for a job, whatever the sharding."""
+
+    @cache
+    def train(key):
+        with torch.random.fork_rng():
+            return reference.train(jobs[key])
+
+    return train
+
+
+@pytest.fixture(scope="module")
 def replays(jobs):
-    chosen = {key: job for key, job in jobs.items() if key[1:] != ("checkpointed", "token")}
+    once = ("checkpointed", "planned")
+    chosen = {key: job for key, job in jobs.items() if key[1] not in once or key[2] == "clip"}
+    answers = run_ranks(rank_tasks.train, 4, list(chosen.values()))
+    return dict(zip(chosen, answers[0], strict=True))
+
+
+@pytest.fixture(scope="module")
+def sharded_replays(jobs):
+    """The first step of the same with FSDP2, for one model of each family."""
+    chosen = {
+        key: replace(job, iterations=job.iterations[:1], update=UpdateOptions(sharding="fsdp2"))
+        for key, job in jobs.items()
+        if key[0] in FAMILIES and (key[1] in ("encode", "cached") or key[1:] == ("planned", "clip"))
+    }
     answers = run_ranks(rank_tasks.train, 4, list(chosen.values()))
     return dict(zip(chosen, answers[0], strict=True))
 
@@ -114,15 +148,25 @@ def replays(jobs):
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("source", ["encode", "cached"])
+@pytest.mark.parametrize("preset", FAMILIES)
+def test_so_it_is_with_weights_sharded_by_fsdp2(wanted, sharded_replays, preset, source, rule):
+    losses, gradients, *_ = sharded_replays[preset, source, rule]
+    expected = wanted((preset, source, rule))
+    assert losses == pytest.approx(expected[0][:1], rel=1e-6)
+    assert reference.worst_difference(tensors(gradients[0]), expected[1][0]) < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("source", ["encode", "cached"])
 @pytest.mark.parametrize("preset", PRESETS)
-def test_loss_and_gradients_equal_those_of_one_process(jobs, replays, preset, source, rule):
+def test_loss_and_gradients_equal_those_of_one_process(wanted, replays, preset, source, rule):
     losses, gradients, parameters, report, _ = replays[preset, source, rule]
-    with torch.random.fork_rng():
-        wanted = reference.train(jobs[preset, source, rule])
-    assert losses == pytest.approx(wanted[0], rel=1e-6)
-    for found, exact in zip(gradients, wanted[1], strict=True):
+    expected = wanted((preset, source, rule))
+    assert losses == pytest.approx(expected[0], rel=1e-6)
+    for found, exact in zip(gradients, expected[1], strict=True):
         assert reference.worst_difference(tensors(found), exact) < 1e-5
-    assert reference.worst_difference(tensors(parameters), wanted[2]) < 1e-5
+    assert reference.worst_difference(tensors(parameters), expected[2]) < 1e-5
     tasks = {task.task for it in report.iterations[:1] for task in it.tasks}
     assert tasks == ({"denoise"} if source == "cached" else {"encode", "denoise"})
 
@@ -142,6 +186,18 @@ def test_computing_activations_again_changes_nothing(replays, preset):
     plain, again = replays[preset, "encode", "clip"], replays[preset, "checkpointed", "clip"]
     assert again[0] == pytest.approx(plain[0][:1], rel=1e-6)
     assert reference.worst_difference(tensors(again[1][0]), tensors(plain[1][0])) < 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", FAMILIES)
+def test_nor_does_it_where_the_plan_chooses_task_by_task(replays, sharded_replays, preset):
+    plain, key = replays[preset, "encode", "clip"], (preset, "planned", "clip")
+    for some in (replays[key], sharded_replays[key]):
+        assert some[0] == pytest.approx(plain[0][:1], rel=1e-6)
+        assert reference.worst_difference(tensors(some[1][0]), tensors(plain[1][0])) < 1e-6
+        (step,) = some[3].iterations
+        chosen = {task.micro_batch: task.recompute for task in step.tasks if task.task == "denoise"}
+        assert chosen == {"a": True, "b": False, "c": True, "d": False}
 
 
 def tensors(arrays):
