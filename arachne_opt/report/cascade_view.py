@@ -10,7 +10,7 @@ from arachne_opt.cascade.memory import Span as MemorySpan
 from arachne_opt.cascade.memory import memory_over_time
 from arachne_opt.cascade.plan import Placement
 from arachne_opt.cascade.simulate import Simulation, simulate
-from arachne_opt.report.cascade_timeline import HAND_OFF, planned_timeline, process_names
+from arachne_opt.report.cascade_timeline import HAND_OFF, planned_timeline
 from arachne_opt.report.cluster_map import Links, cluster_json, rows_json
 from arachne_opt.report.columns import Interned, columns, memory_json
 from arachne_opt.report.headline import headline_json
@@ -24,6 +24,12 @@ _TASK = (
     *("name", "kind", "shape", "owner", "degree", "start", "end", "rows", "penalty", "memory"),
     *("slack", "ready", "nodes", "why"),
 )
+_WORDS = {
+    "owner": "cascade",
+    "shape": "clips × shape",
+    "degree": "degree",
+    "group": "node",
+}
 _COLUMNS = [
     {"key": "name", "title": "task", "type": "text"},
     {"key": "shape", "title": "clips × shape", "type": "text"},
@@ -59,7 +65,7 @@ class _View:
         """The whole view."""
         whole_us = self.problem.iteration_us(self.plan.makespan_us)
         rows = [self._task(p) for p in self.plan.placements]
-        names = process_names(self.problem.cluster.nodes)
+        devices = self.problem.cluster.devices
         resident = dict(self.problem.resident_bytes)
         measured = self.subject.measured
         return {
@@ -71,9 +77,14 @@ class _View:
             "headline": headline_json(
                 self.subject, idle_share=self.simulation.idle_share, whole_us=whole_us
             ),
-            "words": {"owner": "cascade", "shape": "clips × shape", "degree": "degree"},
+            "words": _WORDS,
             "columns": [c for c in _COLUMNS if measured or c["key"] != "measured"],
-            "rows": rows_json(self.problem.cluster, names),
+            "rows": rows_json(
+                self.problem.cluster,
+                [d.index for d in devices],
+                [d.node for d in devices],
+                [node.name for node in self.problem.cluster.nodes],
+            ),
             "tasks": columns(_TASK, rows),
             "kinds": self.kinds.values,
             "shapes": self.shapes.values,
@@ -83,8 +94,7 @@ class _View:
             "waits": self._waits(),
             "measured": self._measured(measured) if measured else None,
             "memory": self._memory(),
-            "resident": [resident.get(d.device_type.name, 0) for d in self.problem.cluster.devices],
-            "forbidden": list(self.problem.forbidden_devices),
+            "resident": [resident.get(d.device_type.name, 0) for d in devices],
             "cluster": cluster_json(self.problem.cluster, self._links()),
         }
 
@@ -118,6 +128,8 @@ class _View:
             shown = [f"{self._name(p)} ({seconds(p.end_us - p.start_us)})" for p in path[-8:]]
             start = "… → " if len(path) > len(shown) else ""
             lines.append(f"The end is held by {start}{' → '.join(shown)}.")
+            longest = max(path, key=lambda p: p.end_us - p.start_us)
+            lines.append(f"The longest of these: {' '.join(self.reasons.of(longest).lines)}")
         lines.append(
             f"{critical:,} of {count(len(self.slack), 'task')} are critical; the others could "
             "end later without moving the end of the plan."

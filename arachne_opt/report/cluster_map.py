@@ -74,11 +74,20 @@ def cluster_json(cluster: Cluster, links: dict[str, Links]) -> dict[str, Any]:
     }
 
 
-def rows_json(cluster: Cluster, process_names: Sequence[str]) -> dict[str, Any]:
-    """A row per device, grouped by node."""
+def rows_json(
+    cluster: Cluster, order: Sequence[int], group_of: Sequence[int], groups: Sequence[str]
+) -> dict[str, Any]:
+    """A row per device.
+
+    Args:
+        cluster: the devices.
+        order: device of each row.
+        group_of: group of each row; rows of a group stand together.
+        groups: names of the groups.
+    """
     return {
-        "title": [f"device {d.index}" for d in cluster.devices],
-        "group": [d.node for d in cluster.devices],
-        "groups": list(process_names),
-        "capacity": [d.device_type.memory_bytes for d in cluster.devices],
+        "device": list(order),
+        "group": list(group_of),
+        "groups": list(groups),
+        "capacity": [cluster.devices[d].device_type.memory_bytes for d in order],
     }

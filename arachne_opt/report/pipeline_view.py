@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from arachne_opt.report.cascade_timeline import process_names
 from arachne_opt.report.cluster_map import Links, cluster_json, rows_json
 from arachne_opt.report.columns import Interned, columns, memory_json
 from arachne_opt.report.headline import headline_json
@@ -26,6 +25,7 @@ _TASK = (
     *("name", "kind", "shape", "owner", "degree", "start", "end", "rows", "penalty", "memory"),
     *("slack", "ready", "nodes", "why"),
 )
+_WORDS = {"owner": "micro-batch", "shape": "stage", "degree": "tp", "group": "stage"}
 _COLUMNS = [
     {"key": "name", "title": "operation", "type": "text"},
     {"key": "shape", "title": "stage", "type": "text"},
@@ -52,6 +52,8 @@ class _View:
         self.subject = subject
         self.problem, self.plan = subject.problem, subject.plan
         self.seats = devices_of_replicas(self.problem, self.plan)
+        self.order = [d for devices in self.seats.values() for d in devices]
+        self.row_of = {d: row for row, d in enumerate(self.order)}
         self.simulation = simulated(self.problem, self.plan)
         self.timeline = planned_timeline(self.problem, self.plan, self.simulation)
         self.reasons = StageReasons(self.problem, self.plan)
@@ -66,8 +68,6 @@ class _View:
     def to_json(self) -> dict[str, Any]:
         """The whole view."""
         end_us = us(self.simulation.iteration_s)
-        used = {d for devices in self.seats.values() for d in devices}
-        names = process_names(self.problem.cluster.nodes)
         measured = self.subject.measured
         tasks = [self._task(step, rows) for step, rows in self.steps.items()]
         return {
@@ -77,35 +77,46 @@ class _View:
             "end_us": end_us,
             "bound_us": self.subject.record.bound_us,
             "headline": headline_json(self.subject, idle_share=self._idle(), whole_us=0),
-            "words": {"owner": "micro-batch", "shape": "stage", "degree": "tp"},
+            "words": _WORDS,
             "columns": [c for c in _COLUMNS if measured or c["key"] != "measured"],
-            "rows": rows_json(self.problem.cluster, names),
+            "rows": self._rows(),
             "tasks": columns(_TASK, tasks),
             "kinds": self.kinds.values,
             "shapes": self.shapes.values,
             "why": self.why.values,
-            "story": self._story(len(used)),
+            "story": self._story(),
             "degrees": [],
             "waits": self._waits(),
             "measured": self._measured(measured) if measured else None,
             "memory": self._memory(),
-            "resident": [0] * self.problem.cluster.device_count,
-            "forbidden": [],
+            "resident": [0] * len(self.order),
             "cluster": cluster_json(self.problem.cluster, self._links()),
         }
+
+    def _rows(self) -> dict[str, Any]:
+        """Devices by pipeline, stage and replica; those that are not used have no row."""
+        groups = Interned()
+        group_of = []
+        for (p, i, r), devices in self.seats.items():
+            kind = self.plan.pipelines[p].stages[i].replicas[r].kind
+            pipeline = f"p{p} " if len(self.plan.pipelines) > 1 else ""
+            name = f"{pipeline}s{i} {kind.device_type} tp{kind.tp}"
+            group_of += [groups.number(name)] * len(devices)
+        return rows_json(self.problem.cluster, self.order, group_of, groups.values)
 
     def _steps(self) -> dict[Step, list[int]]:
         """Operations with the devices that run them at the same time for the same micro-batch."""
         found: dict[Step, list[int]] = defaultdict(list)
         for span in self.timeline.compute_spans():
-            found[_step(span)].append(self.timeline.tracks[span.track].device)
+            device = self.timeline.tracks[span.track].device
+            found[_step(span)].append(self.row_of[device])
         return dict(sorted(found.items(), key=lambda item: (item[0][4], item[0][1:4])))
 
-    def _task(self, step: Step, devices: list[int]) -> tuple[Any, ...]:
+    def _task(self, step: Step, rows: list[int]) -> tuple[Any, ...]:
         kind, p, i, microbatch, start_us, end_us = step
         stage = self.plan.pipelines[p].stages[i]
         name = kind if kind == UPDATE else f"{kind} {microbatch}"
-        nodes = {self.problem.cluster.devices[d].node for d in devices}
+        nodes = {self.problem.cluster.devices[self.order[row]].node for row in rows}
         label = f"pipeline {p}, stage {i}: rows {stage.first}–{stage.end - 1}"
         return (
             name,
@@ -115,7 +126,7 @@ class _View:
             stage.replicas[0].kind.tp,
             start_us,
             end_us,
-            spans_of(devices),
+            spans_of(rows),
             1.0,
             0,
             None,
@@ -126,11 +137,10 @@ class _View:
 
     def _idle(self) -> float:
         """Part of the time of all devices in use that they compute nothing."""
-        used = sum(len(devices) for devices in self.seats.values())
         busy = sum((end - start) * len(rows) for (*_, start, end), rows in self.steps.items())
-        return 1 - busy / max(1, used * us(self.simulation.iteration_s))
+        return 1 - busy / max(1, len(self.order) * us(self.simulation.iteration_s))
 
-    def _story(self, used: int) -> list[str]:
+    def _story(self) -> list[str]:
         """What holds for the whole plan, in sentences."""
         price = self.reasons.price
         slow = price.pipelines[price.slowest]
@@ -149,7 +159,7 @@ class _View:
                 f"{s.in_flight:g} micro-batches."
             )
         there = self.problem.cluster.device_count
-        lines.append(f"{used:,} of {count(there, 'device')} are used.")
+        lines.append(f"{len(self.order):,} of {count(there, 'device')} are used.")
         played = us(self.simulation.iteration_s)
         lines.append(
             f"The closed form says {seconds(total)}, the event-driven simulation that is drawn "
@@ -163,7 +173,7 @@ class _View:
         for span in self.timeline.spans:
             track = self.timeline.tracks[span.track]
             if track.stream != COMPUTE:
-                same[span.name, span.start_us, span.end_us].append(track.device)
+                same[span.name, span.start_us, span.end_us].append(self.row_of[track.device])
         return columns(
             ("name", "start", "end", "rows"),
             [(name, a, b, spans_of(rows)) for (name, a, b), rows in same.items()],
@@ -171,15 +181,15 @@ class _View:
 
     def _measured(self, measured: Measured) -> dict[str, Any]:
         """Spans by device, each with the planned operation of the same name and device."""
-        planned: dict[tuple[str, int, int], int] = {}
+        planned: dict[tuple[str, int, int | None], int] = {}
         for index, ((kind, _, _, microbatch, _, _), rows) in enumerate(self.steps.items()):
-            planned |= {(kind, microbatch, d): index for d in rows}
+            planned |= {(kind, microbatch, row): index for row in rows}
         rows_out = []
         for span in measured.timeline.compute_spans():
-            device = measured.timeline.tracks[span.track].device
-            key = (span.category, span.args.get("microbatch", 0), device)
-            if key in planned:
-                rows_out.append((planned[key], device, span.start_us, span.end_us))
+            row = self.row_of.get(measured.timeline.tracks[span.track].device)
+            key = (span.category, span.args.get("microbatch", 0), row)
+            if row is not None and key in planned:
+                rows_out.append((planned[key], row, span.start_us, span.end_us))
         return {
             "label": "rehearsed" if measured.emulated else "measured",
             "run": measured.run_id,
@@ -205,7 +215,7 @@ class _View:
                 if flight not in by_flight:
                     by_flight[flight] = self.reasons.memory_bytes(p, stage, kind, flight)
                 points.append((at, by_flight[flight]))
-            series |= dict.fromkeys(self.seats[p, i, r], points)
+            series |= dict.fromkeys((self.row_of[d] for d in self.seats[p, i, r]), points)
         return memory_json(series)
 
     def _links(self) -> dict[str, Links]:

@@ -20,16 +20,16 @@ class Why:
     """The reasons for one task.
 
     Args:
-        text: sentences for people.
+        lines: sentences for people.
         options: a row per degree: degree, µs, device-µs, bytes, verdict, whether it was chosen.
     """
 
-    text: str
+    lines: tuple[str, ...]
     options: tuple[tuple[int, int, int, int, str, bool], ...]
 
     def to_json(self) -> dict[str, Any]:
         """For the page."""
-        return {"text": self.text, "options": [list(row) for row in self.options]}
+        return {"lines": list(self.lines), "options": [list(row) for row in self.options]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Reasons:
         parts.append(self._narrower(task, mine[at - 1] if at else None, chosen, slack))
         after = mine[at + 1] if at + 1 < len(mine) else None
         parts += [self._wider(task, after, chosen, slack), self._bound()]
-        return Why(text=" ".join(part for part in parts if part), options=rows)
+        return Why(lines=tuple(parts), options=rows)
 
     def _head(self, p: Placement, task: Task, kind: str, slack: int) -> str:
         cascade = self.problem.cascades[p.cascade]
@@ -190,10 +190,11 @@ class Reasons:
             return reason
         more = option.duration_us - chosen.duration_us
         cost = option.area_us - chosen.area_us
-        words = f"{seconds(abs(more))} {'longer' if more >= 0 else 'shorter'}, "
-        words += f"{device_time(abs(cost))} {'more' if cost >= 0 else 'less'}"
-        late = more - slack
-        return f"{words}; ends {seconds(late)} too late" if late > 0 else words
+        if more > slack:
+            return f"ends {seconds(more - slack)} too late"
+        sign = "+" if cost >= 0 else "−"
+        change = f"{'−' if more < 0 else '+'}{seconds(abs(more))}"
+        return f"{change} for {sign}{seconds(abs(cost))} of devices"
 
     def _unusable(self, task: Task, option: Option) -> str | None:
         """Why an option cannot be used, as the end of a sentence about it."""

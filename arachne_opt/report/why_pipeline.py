@@ -33,7 +33,7 @@ class StageReasons:
         stage = self.plan.pipelines[p].stages[i]
         parts = [self._head(p, i, stage), self._load(p, i), self._memory(p, i, stage)]
         parts += [self._wider(p, i, stage), *self._rows(p, i, stage)]
-        return {"text": " ".join(part for part in parts if part), "options": self._options(p, i)}
+        return {"lines": parts, "options": self._options(p, i)}
 
     def _head(self, p: int, i: int, stage: Stage) -> str:
         kinds = Counter(replica.kind.label for replica in stage.replicas)

@@ -1,7 +1,7 @@
 // Charts over the same time as the timeline: devices in use, memory, and the overview with its brush.
 
 import { el, refill, surface } from "./dom.js";
-import { byteTicks, bytes, number, percent, ticks, time } from "./format.js";
+import { byteTicks, bytes, number, percent, tickTime, ticks, time } from "./format.js";
 import { lastAtMost } from "./model.js";
 import { categoryColour, theme } from "./palette.js";
 import { gutterOf } from "./timeline.js";
@@ -42,6 +42,10 @@ class TimeChart {
     return 6 + (1 - value / this.most) * (this.height - FOOT - 6);
   }
 
+  resize(ratio) {
+    this.draw(ratio);
+  }
+
   draw(ratio) {
     this.width = Math.max(320, this.host.clientWidth);
     const pen = surface(this.canvas, this.width, this.height, ratio);
@@ -80,8 +84,9 @@ class TimeChart {
     const [from, to] = this.state.window;
     pen.fillStyle = theme().soft;
     pen.textAlign = "center";
-    for (const t of ticks(from, to, (this.width - this.gutter) / 96).values) {
-      const text = t === 0 ? "0" : time(t);
+    const { step, values } = ticks(from, to, (this.width - this.gutter) / 88);
+    for (const t of values) {
+      const text = tickTime(t, step);
       const half = pen.measureText(text).width / 2;
       if (this.x(t) + half < this.width) {
         pen.fillText(text, Math.max(this.x(t), this.gutter + half), this.height - FOOT / 2);
@@ -113,7 +118,7 @@ export class UseChart extends TimeChart {
 
   scale() {
     const { values } = ticks(0, this.most, 4);
-    const whole = values.filter((value) => Number.isInteger(value) && value < this.most);
+    const whole = values.filter((value) => Number.isInteger(value) && value < 0.92 * this.most);
     return [...whole, this.most].map((value) => [value, number(value)]);
   }
 
@@ -255,17 +260,21 @@ export class MemoryChart extends TimeChart {
     return { high, low };
   }
 
+  get name() {
+    return `device ${this.model.rows.device[this.state.device]}`;
+  }
+
   words() {
     const { state, model } = this;
     const series = this.seriesOf.get(state.device);
     const there = bytes(model.rows.capacity[state.device]);
     if (state.cursor !== null && series) {
       const size = valueAt(series, state.cursor, model.resident[state.device]);
-      return `${time(state.cursor)}: device ${state.device} holds ${bytes(size)} of ${there}`;
+      return `${time(state.cursor)}: ${this.name} holds ${bytes(size)} of ${there}`;
     }
     const peak = series ? Math.max(...series.bytes) : model.resident[state.device];
     return (
-      `Line: device ${state.device}, peak ${bytes(peak)} of ${there}. ` +
+      `Line: ${this.name}, peak ${bytes(peak)} of ${there}. ` +
       "Band: from the emptiest to the fullest device at each moment."
     );
   }
@@ -304,6 +313,10 @@ export class Overview {
     const t = ((x - this.gutter) / (this.width - this.gutter)) * this.state.end;
     const [from, to] = this.state.window;
     this.state.reveal(t - (to - from) / 2, t + (to - from) / 2);
+  }
+
+  resize(ratio) {
+    this.draw(ratio);
   }
 
   draw(ratio) {

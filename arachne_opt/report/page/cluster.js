@@ -43,7 +43,8 @@ export class ClusterMap {
 
   words() {
     const { nodes, link_count: count } = this.model.cluster;
-    return `Cluster of ${number(nodes.length)} nodes and ${number(this.model.rowCount)} devices, ` +
+    const devices = nodes.reduce((sum, node) => sum + node.devices, 0);
+    return `Cluster of ${number(nodes.length)} nodes and ${number(devices)} devices, ` +
       `${number(count)} pairs of nodes exchange data.`;
   }
 
@@ -56,18 +57,18 @@ export class ClusterMap {
     const height = deep * CELL + HEAD + 2 * PAD;
     const columns = Math.min(nodes.length, Math.max(4, Math.ceil(Math.sqrt(nodes.length * 2.2))));
     this.cells = [];
-    this.centres = [];
+    this.tops = [];
     const boxes = svg("g");
-    let row = 0;
+    let device = 0;
     nodes.forEach((node, n) => {
       const x = (n % columns) * (width + GAP) + GAP / 2;
-      const y = Math.floor(n / columns) * (height + GAP) + GAP / 2;
-      this.centres.push([x + width / 2, y + height / 2]);
-      boxes.append(this.node(node, n, [x, y, width, height], row, across));
-      row += node.devices;
+      const y = Math.floor(n / columns) * (height + GAP) + GAP;
+      this.tops.push([x + width / 2, y]);
+      boxes.append(this.node(node, n, [x, y, width, height], device, across));
+      device += node.devices;
     });
     const lines = Math.ceil(nodes.length / columns);
-    const size = [columns * (width + GAP), lines * (height + GAP)];
+    const size = [columns * (width + GAP), lines * (height + GAP) + GAP];
     this.picture.setAttribute("viewBox", `0 0 ${size[0]} ${size[1]}`);
     this.picture.style.maxWidth = `${Math.min(1300, size[0] * 1.6)}px`;
     this.wires = this.wire();
@@ -89,8 +90,7 @@ export class ClusterMap {
         rx: 2,
         class: "device",
       }, svg("title"));
-      this.cells.push(cell);
-      cell.dataset.row = first + d;
+      this.cells.push([cell, this.model.rowOfDevice.get(first + d), first + d]);
       group.append(cell);
     }
     group.addEventListener("pointerenter", () => this.point(n));
@@ -104,10 +104,10 @@ export class ClusterMap {
     const most = Math.max(1, ...links.map((link) => link.busy_us));
     const group = svg("g", { class: "wires" });
     for (const link of links.slice(0, MOST_LINKS)) {
-      const [ax, ay] = this.centres[link.a];
-      const [bx, by] = this.centres[link.b];
-      const bend = 0.16 * Math.hypot(bx - ax, by - ay) + 8;
-      const [mx, my] = [(ax + bx) / 2, (ay + by) / 2 - bend];
+      const [ax, ay] = this.tops[link.a];
+      const [bx, by] = this.tops[link.b];
+      const bend = Math.min(2 * GAP, 0.12 * Math.hypot(bx - ax, by - ay) + 14);
+      const [mx, my] = [(ax + bx) / 2, Math.min(ay, by) - bend];
       const path = svg("path", {
         d: `M${ax} ${ay}Q${mx} ${my} ${bx} ${by}`,
         class: `wire ${link.kind === "groups" || link.kind === "sends" ? "main" : "side"}`,
@@ -138,10 +138,10 @@ export class ClusterMap {
     const { model, state } = this;
     const selected = state.selected?.view === model.index ? state.selected.task : null;
     const mine = new Set(selected === null ? [] : rowsOf(model, selected));
-    this.cells.forEach((cell, row) => {
-      const [colour, words] = this.cellLook(row);
+    this.cells.forEach(([cell, row, device]) => {
+      const [colour, words] = row === undefined ? [theme().line, "not used"] : this.cellLook(row);
       cell.setAttribute("fill", colour);
-      cell.firstChild.textContent = `device ${row}: ${words}`;
+      cell.firstChild.textContent = `device ${device}: ${words}`;
       cell.classList.toggle("mine", mine.has(row));
     });
     this.key.textContent = this.keyWords();

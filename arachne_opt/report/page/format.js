@@ -32,14 +32,23 @@ export function number(value) {
   return value.toLocaleString("en-US");
 }
 
-/** Devices from first and length in turn: "0–7, 12". */
-export function ranges(rows) {
-  const parts = [];
-  for (let i = 0; i < rows.length; i += 2) {
-    const last = rows[i] + rows[i + 1] - 1;
-    parts.push(rows[i + 1] === 1 ? `${rows[i]}` : `${rows[i]}–${last}`);
+/** Rising numbers with runs written short: "0–7, 12". */
+export function ranges(numbers) {
+  const runs = [];
+  for (const value of numbers) {
+    const last = runs[runs.length - 1];
+    if (last && last[1] + 1 === value) last[1] = value;
+    else runs.push([value, value]);
   }
-  return parts.join(", ");
+  return runs.map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`)).join(", ");
+}
+
+/** A time on an axis with steps of `step`: no more digits than the steps need. */
+export function tickTime(us, step) {
+  if (us === 0) return "0";
+  const [unit, name] = step >= 100000 ? [SECOND, "s"] : step >= 100 ? [1000, "ms"] : [1, "µs"];
+  const digits = Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9));
+  return `${(us / unit).toFixed(digits)} ${name}`;
 }
 
 function significant(value, digits) {

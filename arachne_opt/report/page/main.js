@@ -19,6 +19,7 @@ function start() {
   readTheme();
   const models = data.views.map((view, index) => new Model(view, index));
   const [model] = models;
+  shareDegrees(models);
   const state = new State(Math.max(...models.map((one) => one.lastTime)));
   state.colour = model.kind === "pipeline" ? "kind" : "degree";
   state.device = MemoryChart.fullest(model);
@@ -39,6 +40,12 @@ function start() {
     document.documentElement.dataset.ready = "yes";
   }));
   window.arachne = { models, state, timelines };
+}
+
+/** Equal degrees get equal colours in all timelines. */
+function shareDegrees(models) {
+  const all = [...new Set(models.flatMap((one) => one.degreesUsed))].sort((a, b) => a - b);
+  for (const one of models) one.degreesUsed = all;
 }
 
 /** Everything below the timeline. */
@@ -74,22 +81,22 @@ function toolbar(host, model, state, timelines) {
       button("◂", "earlier", () => state.pan(-0.3)),
       button("▸", "later", () => state.pan(0.3)),
       button("⇕", "higher rows", () => timelines.forEach((one) => one.zoomRows(1.6))),
-      button("all", "show everything", () => timelines.forEach((one) => one.fit()))));
+      button("fit", "show everything", () => timelines.forEach((one) => one.fit()))));
 }
 
 function deviceChoice(model, state) {
   const field = el("input", {
-    type: "number", min: 0, max: model.rowCount - 1, value: state.device,
+    type: "number", min: 0, max: model.rowCount - 1, value: model.rows.device[state.device],
     oninput: () => {
-      const device = Math.round(Number(field.value));
-      if (device >= 0 && device < model.rowCount) state.set({ device });
+      const row = model.rowOfDevice.get(Math.round(Number(field.value)));
+      if (row !== undefined) state.set({ device: row });
     },
   });
   state.on(["selected"], () => {
     if (state.selected?.view !== model.index) return;
-    const [device] = model.tasks.rows[state.selected.task];
-    field.value = device;
-    state.set({ device });
+    const [row] = model.tasks.rows[state.selected.task];
+    field.value = model.rows.device[row];
+    state.set({ device: row });
   });
   return el("label", { class: "field" }, el("span", {}, "Device"), field);
 }
@@ -101,18 +108,17 @@ function watch(state, drawn, tables) {
     state.set({ theme: performance.now() });
   });
   const redraw = (print) => {
+    document.documentElement.classList.toggle("paper", print);
     readTheme(print);
-    state.set({ theme: performance.now() });
+    state.set({ theme: performance.now(), paper: print });
     state.flush();
-    for (const part of drawn) part.draw(print ? PRINT_RATIO : undefined);
+    for (const part of drawn) part.resize(print ? PRINT_RATIO : undefined);
   };
   window.addEventListener("beforeprint", () => {
     for (const table of tables) table.print();
-    document.documentElement.classList.add("paper");
     redraw(true);
   });
   window.addEventListener("afterprint", () => {
-    document.documentElement.classList.remove("paper");
     for (const table of tables) table.unprint();
     redraw(false);
   });

@@ -1,5 +1,7 @@
 // One plan as the page uses it: rectangles to draw, an index to find them, and sums over them.
 
+import { ranges } from "./format.js";
+
 /** Times in order with a value from each on, and its integral, for means over any span. */
 export class Steps {
   constructor(changes) {
@@ -50,14 +52,15 @@ export class Model {
     Object.assign(this, view);
     this.index = index;
     this.count = this.tasks.start.length;
-    this.rowCount = this.rows.title.length;
+    this.rowCount = this.rows.device.length;
     this.rects = rectsOf(this.tasks);
     this.onRow = indexRows(this.rects, this.tasks.start, this.rowCount);
     this.waitRects = rectsOf(this.waits);
     this.busy = this.busyByKind();
     this.busyOfRow = this.busyTimes();
     this.groupFirst = firstRows(this.rows.group);
-    this.critical = this.tasks.slack.map((slack) => slack === 0);
+    this.degreesUsed = [...new Set(this.tasks.degree)].sort((a, b) => a - b);
+    this.rowOfDevice = new Map(this.rows.device.map((device, row) => [device, row]));
     if (this.measured) this.readMeasured();
   }
 
@@ -79,6 +82,17 @@ export class Model {
 
   devices(task) {
     return this.tasks.rows[task].reduce((sum, n, i) => sum + (i % 2 ? n : 0), 0);
+  }
+
+  /** The devices of a task in words: rows may stand in another order. */
+  deviceText(task) {
+    const found = [];
+    const list = this.tasks.rows[task];
+    for (let i = 0; i < list.length; i += 2) {
+      for (let k = 0; k < list[i + 1]; k += 1) found.push(this.rows.device[list[i] + k]);
+    }
+    found.sort((a, b) => a - b);
+    return ranges(found);
   }
 
   area(task) {

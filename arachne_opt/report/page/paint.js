@@ -18,7 +18,7 @@ export function colourings(model) {
 export function taskColour(model, task, by) {
   const { tasks } = model;
   switch (by) {
-    case "degree": return degreeColour(tasks.degree[task]);
+    case "degree": return degreeColour(tasks.degree[task], model.degreesUsed);
     case "kind": return categoryColour(tasks.kind[task]);
     case "shape": return categoryColour(tasks.shape[task]);
     case "slack": return slackColour(tasks.slack[task], model.end_us);
@@ -87,7 +87,7 @@ function legendEntry(model, task, by) {
 }
 
 /** Draws a bar with its pattern and label. */
-export function bar(context, box, { colour, pattern, text, faint, height }) {
+export function bar(context, box, { colour, pattern, text, faint, height, left }) {
   const [x, y, w, h] = box;
   context.globalAlpha = faint ? 0.28 : 1;
   context.fillStyle = colour;
@@ -104,7 +104,7 @@ export function bar(context, box, { colour, pattern, text, faint, height }) {
   context.globalAlpha = 1;
   if (text && (height ?? h) >= 11 && !faint) {
     context.fillStyle = inkOn(colour);
-    context.fillText(text, x + 5, y + h / 2);
+    context.fillText(text, Math.max(x, left) + 5, y + h / 2);
   }
 }
 

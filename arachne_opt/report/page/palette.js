@@ -9,7 +9,9 @@ const VIRIDIS = [
 const OKABE_ITO = [
   "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442",
 ];
-const DEGREES = 8;
+// Parts of the scale that stand out from white and from black paper.
+const ON_LIGHT = [0.16, 0.9];
+const ON_DARK = [0.14, 1];
 
 let dark = false;
 let paper = {};
@@ -28,14 +30,17 @@ export function theme() {
 
 /** Colour of a share between 0 and 1, more being stronger. */
 export function heat(share) {
-  const at = Math.max(0, Math.min(1, share)) * (VIRIDIS.length - 2);
-  const index = Math.round(at);
-  return dark ? VIRIDIS[index + 1] : VIRIDIS[VIRIDIS.length - 1 - index];
+  const [low, high] = dark ? ON_DARK : ON_LIGHT;
+  const at = (low + Math.max(0, Math.min(1, share)) * (high - low)) * (VIRIDIS.length - 1);
+  const scale = dark ? VIRIDIS : [...VIRIDIS].reverse();
+  const index = Math.min(VIRIDIS.length - 2, Math.floor(at));
+  return mix(scale[index], scale[index + 1], at - index);
 }
 
-/** Colour of a degree: by its power of two. */
-export function degreeColour(degree) {
-  return heat(Math.min(1, Math.log2(Math.max(1, degree)) / (DEGREES - 1)));
+/** Colour of a degree by its place among those that occur; one alone is in the middle. */
+export function degreeColour(degree, degrees) {
+  const last = degrees.length - 1;
+  return heat(last > 0 ? degrees.indexOf(degree) / last : 0.5);
 }
 
 /** Colour of one among many things without order; those beyond seven are lighter or darker. */

@@ -10,6 +10,7 @@ export class State {
     this.selected = null;
     this.colour = null;
     this.show = "both";
+    this.paper = false;
     this.listeners = [];
     this.changed = new Set();
     this.pending = 0;

@@ -1,7 +1,7 @@
 // All tasks in a table that sorts, filters and stays quick: only the visible rows exist.
 
 import { el, refill } from "./dom.js";
-import { SECOND, bytes, number, ranges, time } from "./format.js";
+import { SECOND, bytes, number, time } from "./format.js";
 
 const ROW = 28;
 const AROUND = 8;
@@ -65,7 +65,7 @@ export class TaskTable {
     const value = this.value(column.key, task);
     if (value === null || value === undefined) return "–";
     switch (column.type) {
-      case "rows": return ranges(this.model.tasks.rows[task]);
+      case "rows": return this.model.deviceText(task);
       case "time": return value === 0 ? "0" : time(value);
       case "bytes": return bytes(value);
       case "factor": return value === 1 ? "–" : `× ${value.toFixed(3)}`;
@@ -185,7 +185,7 @@ export class TaskTable {
   }
 
   plain(column, task) {
-    if (column.type === "rows") return ranges(this.model.tasks.rows[task]);
+    if (column.type === "rows") return this.model.deviceText(task);
     const value = this.value(column.key, task);
     return column.type === "time" && value !== null ? value / SECOND : value ?? "";
   }

@@ -1,14 +1,16 @@
 // The timeline: devices downwards, time to the right, planned and measured over each other.
 
 import { el, refill, surface } from "./dom.js";
-import { number, percent, ticks, time } from "./format.js";
+import { number, percent, tickTime, ticks } from "./format.js";
 import { listen } from "./input.js";
 import { bar, label, legend, striped, stripes, taskColour } from "./paint.js";
 import { theme } from "./palette.js";
 
 const AXIS = 24;
 const MOST = 560;
+const MOST_ON_PAPER = 400;
 const USUAL_ROW = 18;
+const FEW_ROWS = 240;
 const LARGEST_ROW = 40;
 
 export class Timeline {
@@ -46,7 +48,9 @@ export class Timeline {
 
   measure() {
     this.width = Math.max(320, this.host.clientWidth);
-    this.body = Math.min(MOST, Math.max(96, this.model.rowCount * USUAL_ROW));
+    // Few rows are higher, so that planned and measured can be told apart.
+    const row = Math.max(USUAL_ROW, Math.min(LARGEST_ROW, FEW_ROWS / this.model.rowCount));
+    this.body = Math.min(this.state.paper ? MOST_ON_PAPER : MOST, Math.max(96, this.model.rowCount * row));
     this.gutter = gutterOf(this.width);
   }
 
@@ -58,11 +62,11 @@ export class Timeline {
     return AXIS + this.body;
   }
 
-  resize() {
+  resize(ratio) {
     const fitted = this.rowHeight === this.fitHeight;
     this.measure();
     if (fitted) this.rowHeight = this.fitHeight;
-    this.draw();
+    this.draw(ratio);
   }
 
   x(t) {
@@ -187,7 +191,8 @@ export class Timeline {
       bar(pen, box, {
         colour: taskColour(model, task, state.colour),
         pattern: striped(model, task, state.colour) ? pattern : null,
-        text: both ? "" : label(model, task, box[2]),
+        text: both ? "" : label(model, task, this.room(box)),
+        left: this.gutter,
         faint: faint || both,
       });
     }
@@ -220,7 +225,8 @@ export class Timeline {
       bar(pen, [box[0], box[1] + inset, box[2], Math.max(1, box[3] - 2 * inset)], {
         colour: taskColour(model, task, state.colour),
         pattern: striped(model, task, state.colour) ? pattern : null,
-        text: label(model, task, box[2]),
+        text: label(model, task, this.room(box)),
+        left: this.gutter,
         height: this.rowHeight,
         faint,
       });
@@ -248,6 +254,11 @@ export class Timeline {
     return seen ? [x, y, w, h] : null;
   }
 
+  /** Visible width of a bar. */
+  room([x, , w]) {
+    return Math.min(x + w, this.width) - Math.max(x, this.gutter);
+  }
+
   /** The bound, the end of the plan, and the time under the pointer. */
   drawEnds(pen) {
     const { model, state } = this;
@@ -271,7 +282,9 @@ export class Timeline {
     const [from, to] = state.window;
     pen.fillStyle = theme().panel;
     pen.fillRect(0, 0, this.width, AXIS);
-    const { values } = ticks(from, to, (this.width - this.gutter) / 96);
+    const { step, values } = ticks(from, to, (this.width - this.gutter) / 88);
+    const bound = model.bound_us ? this.x(model.bound_us) : -1;
+    const tag = bound > this.gutter && bound < this.width;
     pen.strokeStyle = theme().line;
     pen.fillStyle = theme().soft;
     for (const t of values) {
@@ -280,17 +293,19 @@ export class Timeline {
       pen.moveTo(x, AXIS - 5);
       pen.lineTo(x, AXIS);
       pen.stroke();
-      const text = time(t);
-      if (x + pen.measureText(text).width / 2 < this.width) {
+      const text = tickTime(t, step);
+      const half = pen.measureText(text).width / 2;
+      if (x + half < this.width && !(tag && Math.abs(x - bound) < half + 34)) {
         pen.textAlign = "center";
-        pen.fillText(t === 0 ? "0" : text, Math.max(x, this.gutter + 4), AXIS / 2 - 1);
+        pen.fillText(text, Math.max(x, this.gutter + 4), AXIS / 2 - 1);
       }
     }
-    pen.textAlign = "left";
-    if (model.bound_us && this.x(model.bound_us) > this.gutter && this.x(model.bound_us) < this.width) {
+    if (tag) {
+      pen.textAlign = "center";
       pen.fillStyle = theme().accent;
-      pen.fillText("▾ bound", this.x(model.bound_us) - 4, AXIS - 6);
+      pen.fillText("bound", Math.max(this.gutter + 18, Math.min(bound, this.width - 18)), AXIS / 2 - 1);
     }
+    pen.textAlign = "left";
   }
 
   drawGutter(pen) {
@@ -309,20 +324,22 @@ export class Timeline {
       const y = this.rowHeight >= 12 ? this.y(row) + this.rowHeight / 2 : (top + bottom) / 2;
       if (bottom < AXIS || top > this.height || y < free) return;
       pen.fillStyle = theme().ink;
-      pen.fillText(shorten(pen, model.rows.groups[model.rows.group[row]], this.gutter - 30), 4, y);
+      const room = this.gutter - (this.rowHeight >= 9 ? 34 : 8);
+      pen.fillText(shorten(pen, model.rows.groups[model.rows.group[row]], room), 4, y);
       free = y + 13;
     });
     if (this.rowHeight >= 9) {
       pen.fillStyle = theme().soft;
       pen.textAlign = "right";
       for (let row = Math.floor(this.top); row < this.top + this.rowsShown; row += 1) {
-        pen.fillText(String(row), this.gutter - 5, this.y(row + 0.5));
+        const device = model.rows.device[row];
+        if (device !== undefined) pen.fillText(device, this.gutter - 5, this.y(row + 0.5));
       }
       pen.textAlign = "left";
     }
     pen.restore();
     pen.fillStyle = theme().soft;
-    pen.fillText("device", 4, AXIS / 2 - 1);
+    pen.fillText(model.words.group, 4, AXIS / 2 - 1);
     pen.strokeStyle = theme().line;
     pen.strokeRect(this.gutter - 0.5, AXIS - 0.5, this.width - this.gutter, this.body + 0.5);
   }

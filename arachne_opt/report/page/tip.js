@@ -1,7 +1,7 @@
 // What stands beside the pointer, and the panel of the selected task.
 
 import { el, refill } from "./dom.js";
-import { bytes, number, ranges, time } from "./format.js";
+import { bytes, number, time } from "./format.js";
 import { swatch } from "./timeline.js";
 import { taskColour } from "./paint.js";
 
@@ -11,7 +11,7 @@ export function taskFacts(model, task) {
   const facts = [
     [model.words.shape, model.shape(task)],
     [model.words.degree, number(tasks.degree[task])],
-    ["devices", ranges(tasks.rows[task])],
+    ["devices", model.deviceText(task)],
     ["planned", `${time(tasks.start[task])} – ${time(tasks.end[task])} (${time(model.duration(task))})`],
   ];
   const real = model.measuredOf?.get(task);
@@ -65,6 +65,7 @@ export class Details {
 
   draw() {
     const { selected } = this.state;
+    this.host.classList.toggle("empty", selected === null);
     if (selected === null) {
       refill(this.host, ...this.usage());
       return;
@@ -79,7 +80,7 @@ export class Details {
         taskFacts(model, task).flatMap(([k, v]) => [el("dt", {}, k), el("dd", {}, v)])),
       el("h4", {}, `Why ${model.words.degree} ${model.tasks.degree[task]}?`),
       optionTable(model, why.options),
-      el("p", { class: "why" }, why.text),
+      el("ul", { class: "why" }, why.lines.map((line) => el("li", {}, line))),
     );
   }
 

@@ -39,34 +39,37 @@ export function story(host, model) {
 /** Which shapes got which degrees: a table of counts. */
 export function degrees(host, model) {
   const rows = model.degrees;
+  const colour = (degree) => degreeColour(degree, model.degreesUsed);
   if (rows.length === 0) {
     host.hidden = true;
     return;
   }
   const all = [...new Set(rows.map((row) => row.degree))].sort((a, b) => a - b);
-  const kinds = [...new Set(rows.map((row) => row.kind))];
+  const kinds = model.kinds.filter((kind) => rows.some((row) => row.kind === kind));
   refill(host,
     el("h3", {}, "Which shape got which degree"),
     el("div", { class: "columns" }, kinds.map((kind) => {
       const mine = rows.filter((row) => row.kind === kind);
       const shapes = [...new Set(mine.map((row) => row.shape))];
-      return el("table", { class: "degrees" },
+      shapes.sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+      return el("div", { class: "tall", tabindex: 0, role: "group", "aria-label": kind },
+        el("table", { class: "degrees" },
         el("caption", {}, kind),
         el("thead", {}, el("tr", {},
           el("th", { scope: "col" }, model.words.shape),
           all.map((degree) => el("th", { scope: "col" }, number(degree))))),
         el("tbody", {}, shapes.map((shape) => el("tr", {},
           el("th", { scope: "row" }, shape),
-          all.map((degree) => countCell(mine, shape, degree))))));
+          all.map((degree) => countCell(mine, shape, degree, colour)))))));
     })));
 }
 
-function countCell(rows, shape, degree) {
+function countCell(rows, shape, degree, colour) {
   const found = rows.find((row) => row.shape === shape && row.degree === degree);
   const cell = el("td", {}, found ? number(found.count) : "");
   if (found) {
-    cell.style.background = degreeColour(degree);
-    cell.style.color = inkOn(degreeColour(degree));
+    cell.style.background = colour(degree);
+    cell.style.color = inkOn(colour(degree));
   }
   return cell;
 }
@@ -79,7 +82,7 @@ export function comparison(host, found) {
   }
   refill(host,
     el("h2", { id: "compare" }, "Two plans side by side"),
-    el("div", { class: "columns" },
+    el("div", { class: "panel columns" },
       el("table", { class: "figures" },
         el("thead", {}, el("tr", {},
           ["", "this plan (A)", "the other (B)", "B to A"].map((text) => el("th", { scope: "col" }, text)))),
@@ -87,13 +90,13 @@ export function comparison(host, found) {
           el("th", { scope: "row" }, row[0]),
           row.slice(1, 3).map((text) => el("td", {}, text)),
           el("td", { class: row[4] }, row[3]))))),
-      el("div", {},
+      el("div", { class: "tall", tabindex: 0, role: "group", "aria-label": "changes" },
         el("h3", {}, "From B to A"),
         changes(found.changes))));
 }
 
 function changes(lines) {
-  const most = 40;
+  const most = 200;
   const rest = lines.length - most;
   const list = el("ul", { class: "changes" }, lines.slice(0, most).map((line) => el("li", {}, line)));
   if (lines.length === 0) list.append(el("li", {}, "nothing: the plans are the same"));
