@@ -20,6 +20,7 @@ ALLOWED = {
     "db": {"domain"},
     "executor": {"domain"},
     "importers": {"domain", "costs"},
+    "exporters": {"domain", "costs"},
     "report": {"domain", "costs"},
 }
 ABOVE = {"__main__", "bench", "cli", "planning"}
@@ -102,7 +103,7 @@ def test_the_domain_is_cheap_to_import():
 
 
 def test_reports_and_importers_load_no_engine():
-    assert not loaded_after(modules_of("report", "importers")) & set(HEAVY)
+    assert not loaded_after(modules_of("report", "importers", "exporters")) & set(HEAVY)
 
 
 def test_solvers_load_neither_torch_nor_a_database():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +17,12 @@ from arachne_opt.errors import DisagreementError, InputError
 from arachne_opt.records import PlanRecord
 from arachne_opt.settings import database_url
 
+if TYPE_CHECKING:
+    from arachne_opt.db.store import PlanStore
+
 RECORD_FORMAT = "arachne.stored-plan/1"
+# The solver of plans that somebody wrote, rank by rank.
+BY_RANK = "by-rank"
 
 # Given by the database that stores the plan.
 _GIVEN = ("id", "created_at", "stale", "quarantine")
@@ -31,16 +36,53 @@ def import_plans(source: Path, db_url: str | None, form: str) -> None:
     """Store plans that another database exported with --with-problem, one JSON line each.
 
     Every plan is checked, simulated and priced again; all are stored, or none is.
+    A file of --to per-rank is read too, into the database that it came from.
     """
-    records = list(read_records(source))
     from arachne_opt.db.store import PlanStore
+    from arachne_opt.importers.rank_yaml import recognise
 
+    by_rank = recognise(source)
+    records = [] if by_rank else list(read_records(source))
     with PlanStore.open(database_url(db_url)) as store:
+        if by_rank:
+            records = [rank_record(source, store)]
         ids = [record.id for record in store.add_plans(records)]
     if form == "json":
         emit_json("plans-import", {"plans": ids})
         return
     click.echo(f"imported {len(ids)} plans")
+
+
+def rank_record(source: Path, store: PlanStore) -> PlanRecord:
+    """The plan of a file by ranks, for the problem of the stored plan that it came from.
+
+    Raises:
+        InputError: that plan is not stored, or the file's plan is not legal.
+    """
+    from arachne_opt.cascade.problem_json import problem_from_json
+    from arachne_opt.cascade.verify import verify
+    from arachne_opt.importers.rank_yaml import read_rank_plan
+
+    found = read_rank_plan(source)
+    origin = store.get_plan(found.source)
+    problem = problem_from_json(origin.problem)
+    plan = found.plan(problem)
+    try:
+        verify(problem, plan, plan.makespan_us)
+    except DisagreementError as error:
+        raise InputError(f"the plan is refused: {error}", where=found.where) from error
+    same = plan.makespan_us == origin.objective_us
+    return replace(
+        origin,
+        id="",
+        created_at="",
+        plan=plan.to_json(problem),
+        objective_us=plan.makespan_us,
+        status=origin.status if same else "feasible",
+        solver=BY_RANK,
+        wall_s=0.0,
+        time_limit_s=0.0,
+    )
 
 
 def record_to_json(record: PlanRecord) -> dict[str, Any]:

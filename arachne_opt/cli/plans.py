@@ -19,6 +19,7 @@ from arachne_opt.cli.output import (
     write_whole,
 )
 from arachne_opt.cli.plan_diff import diff
+from arachne_opt.cli.plan_export import CASCADE_TARGETS, PIPELINE_TARGETS, export_to
 from arachne_opt.cli.plan_import import import_plans, record_to_json
 from arachne_opt.cli.plan_table import filter_options, show_summaries
 from arachne_opt.cli.plan_upkeep import best, gc
@@ -113,16 +114,53 @@ def _pipeline(record: PlanRecord) -> tuple[list[tuple[str, str]], str]:
 @plans.command()
 @click.argument("plan_ids", nargs=-1, required=True)
 @click.option("--with-problem", is_flag=True, help="All that `plans import` needs.")
-@click.option("--out", type=OUTPUT, help="File to write; without it stdout.")
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice([*PIPELINE_TARGETS, *CASCADE_TARGETS]),
+    help="One plan in the form of another trainer.",
+)
+@click.option("--nearest", is_flag=True, help="With --to: the nearest plan that it can be told.")
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds to look for the nearest plan.",
+)
+@click.option("--out", "-o", type=OUTPUT, help="File to write; without it stdout.")
 @database_option
 def export(
-    plan_ids: tuple[str, ...], with_problem: bool, out: Path | None, db_url: str | None
+    plan_ids: tuple[str, ...],
+    with_problem: bool,
+    target: str | None,
+    nearest: bool,
+    time_limit_s: float,
+    out: Path | None,
+    db_url: str | None,
 ) -> None:
-    """Export plans in the form arachne.cascade-plan/1, one JSON line each."""
+    """Export plans in JSON, one line each, or one plan for another trainer.
+
+    \b
+    --to megatron, torchtitan, accelerate or deepspeed takes a pipeline plan. What
+    the trainer cannot be told is listed, with the nearest plan that it can be told;
+    then exit code 2, and --nearest writes that plan.
+    --to per-rank or groups takes a cascade plan.
+
+    Example: arachne plans export 3f2a --to megatron -o args.sh
+    """
     from arachne_opt.db.store import PlanStore
 
+    if nearest and target is None:
+        raise click.UsageError("--nearest goes with --to")
+    if target is not None and (len(plan_ids) > 1 or with_problem):
+        raise click.UsageError("--to takes one plan, without --with-problem")
     with PlanStore.open(database_url(db_url), read_only=True) as store:
         records = [store.get_plan(plan_id) for plan_id in plan_ids]
+    if target is not None:
+        export_to(records[0], target, out, nearest=nearest, time_limit_s=time_limit_s)
+        return
     values = [record_to_json(r) if with_problem else r.plan for r in records]
     lines = [json.dumps(value) for value in values]
     text = "\n".join(lines) + "\n"

@@ -15,8 +15,8 @@ def toml_text(value: Mapping[str, Any], *, head: Sequence[str] = ()) -> str:
         head: comment lines for the beginning.
     """
     lines = [f"# {line}".rstrip() for line in head]
-    lines += [""] if head else []
-    lines += _plain(value)
+    plain = _plain(value)
+    lines += ["", *plain] if head and plain else plain
     for key, below in value.items():
         if isinstance(below, Mapping):
             lines += ["", f"[{key}]", *_plain(below)]
