@@ -10,6 +10,7 @@ import click
 
 from arachne_opt.cli.options import OUTPUT, database_option
 from arachne_opt.cli.output import write_whole
+from arachne_opt.cli.pictures import plot_option, write_plot, write_trace
 from arachne_opt.errors import InputError
 from arachne_opt.settings import database_url
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     help="Seconds for all rules; those that are not begun by then are named.",
 )
 @click.option("--trace", type=OUTPUT, help="Write a Chrome/Perfetto trace to this file too.")
-@click.option("--plot", type=OUTPUT, help="Draw the timelines to this file too: PNG, SVG or PDF.")
+@plot_option
 @database_option
 def report(
     target: str,
@@ -64,6 +65,7 @@ def report(
     from arachne_opt.db.store import PlanStore
     from arachne_opt.report.document import report_document
     from arachne_opt.report.page import render_page
+    from arachne_opt.report.subject import timelines_of
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:
         subject = find_subject(store, target)
@@ -80,9 +82,11 @@ def report(
     write_whole(out, render_page(report_document(subject, other, changes)))
     click.echo(f"report written to {out}", err=True)
     if trace is not None:
-        write_trace(trace, subject)
+        about = {"plan": subject.record.id, "problem": subject.record.name}
+        write_trace(trace, timelines_of(subject), about)
     if plot is not None:
-        draw_plot(plot, subject)
+        record = subject.record
+        write_plot(plot, record.name, timelines_of(subject), record.bound_us)
 
 
 def with_rivals(subject: Subject, budget_s: float) -> Subject:
@@ -96,25 +100,3 @@ def with_rivals(subject: Subject, budget_s: float) -> Subject:
         return replace(subject, rivals=rivals)
     rivals = pipeline_rivals(subject.problem, budget_s=budget_s, seed=seed)
     return replace(subject, rivals=rivals)
-
-
-def write_trace(path: Path, subject: Subject) -> None:
-    """Writes planned and measured timelines for Perfetto."""
-    import json
-
-    from arachne_opt.report.subject import timelines_of
-    from arachne_opt.report.trace import trace_of
-
-    about = {"plan": subject.record.id, "problem": subject.record.name}
-    write_whole(path, json.dumps(trace_of(timelines_of(subject), about)))
-    click.echo(f"trace written to {path}", err=True)
-
-
-def draw_plot(path: Path, subject: Subject) -> None:
-    """Draws the timelines with matplotlib."""
-    from arachne_opt.report.plot import save_plot
-    from arachne_opt.report.subject import timelines_of
-
-    record = subject.record
-    save_plot(path, record.name, timelines_of(subject), record.bound_us)
-    click.echo(f"picture written to {path}", err=True)

@@ -170,9 +170,10 @@ def _measured(
             for span in task.ranks
         ]
     _require_whole(plan, placements, run)
+    name = "rehearsed" if emulated else "measured"
     return Measured(
         run_id=run.id,
-        timeline=measured_timeline(problem, plan, placements),
+        timeline=measured_timeline(problem, plan, placements, name),
         planned_us=iteration.planned_us,
         measured_us=iteration.measured_us,
         emulated=emulated,

@@ -15,10 +15,13 @@ from arachne_opt.cascade.problem_json import problem_from_json
 from arachne_opt.cascade.simulate import Simulation
 from arachne_opt.cascade.simulate import simulate as run_simulation
 from arachne_opt.cli.options import OUTPUT, PATH, database_option, format_option
-from arachne_opt.cli.output import draw, emit_json, iteration_text, percent, write_whole
+from arachne_opt.cli.output import draw, emit_json, iteration_text, percent
+from arachne_opt.cli.pictures import plot_option, write_plot, write_trace
+from arachne_opt.cli.simulate_pipeline import simulate_pipeline
 from arachne_opt.errors import InputError
 from arachne_opt.planning.service import plan_of_record
-from arachne_opt.report.trace import chrome_trace
+from arachne_opt.records import PlanRecord
+from arachne_opt.report.cascade_timeline import planned_timeline
 from arachne_opt.settings import database_url
 from arachne_opt.units import format_bytes, format_seconds
 
@@ -28,6 +31,7 @@ from arachne_opt.units import format_bytes, format_seconds
 @click.option("--instances", type=PATH, help="Problems of a plan file: public instances.")
 @click.option("--allow-estimates", is_flag=True, help="Use estimated candidates of instances too.")
 @click.option("--trace", type=OUTPUT, help="Write a Chrome/Perfetto trace to this file.")
+@plot_option
 @click.option("--width", type=click.IntRange(min=20), help="Columns of the drawing.")
 @database_option
 @format_option
@@ -36,21 +40,28 @@ def simulate(
     instances: Path | None,
     allow_estimates: bool,
     trace: Path | None,
+    plot: Path | None,
     width: int | None,
     db_url: str | None,
     form: str,
 ) -> None:
     """Replay a plan as discrete events: makespan, idle share, timeline.
 
-    PLAN is the id of a stored plan, or a file of exported plans together with --instances.
+    PLAN is the id of a stored plan, or a file of exported cascade plans together with --instances.
     """
-    pairs = (
-        _from_file(Path(plan), instances, allow_estimates)
-        if instances is not None
-        else [_from_store(plan, db_url)]
-    )
-    if trace is not None and len(pairs) > 1:
-        raise InputError(f"{plan} holds {len(pairs)} plans", hint="--trace with a file of one plan")
+    bound_us = 0
+    if instances is not None:
+        pairs = _from_file(Path(plan), instances, allow_estimates)
+    else:
+        record = _record(plan, db_url)
+        if record.kind == "pipeline":
+            simulate_pipeline(record, form, trace, plot)
+            return
+        bound_us = record.bound_us
+        pairs = [(problem_from_json(record.problem), plan_of_record(record))]
+    if (trace or plot) and len(pairs) > 1:
+        what = f"{plan} holds {len(pairs)} plans"
+        raise InputError(what, hint="--trace and --plot with a file of one plan")
     runs = [_replay(problem, found) for problem, found in pairs]
     if form == "json":
         emit_json("simulation", {"plans": [_body(*row) for row in zip(pairs, runs, strict=True)]})
@@ -61,9 +72,14 @@ def simulate(
             click.echo(f"iteration {iteration_text(problem, done.makespan_us)}")
             click.echo(f"peak memory {_peak_text(problem, done)}")
             click.echo(draw(problem, found, width))
-    if trace is not None:
-        write_whole(trace, json.dumps(chrome_trace(*pairs[0])))
-        click.echo(f"trace written to {trace}", err=True)
+    if trace is not None or plot is not None:
+        problem, found = pairs[0]
+        timelines = [planned_timeline(problem, found)]
+        if trace is not None:
+            about = {"problem": problem.name, "makespan_us": found.makespan_us}
+            write_trace(trace, timelines, about)
+        if plot is not None:
+            write_plot(plot, problem.name, timelines, bound_us)
 
 
 def _replay(problem: CascadeProblem, plan: CascadePlan) -> Simulation:
@@ -102,12 +118,11 @@ def _peak_text(problem: CascadeProblem, done: Simulation) -> str:
     return ", ".join(parts)
 
 
-def _from_store(plan_id: str, db_url: str | None) -> tuple[CascadeProblem, CascadePlan]:
+def _record(plan_id: str, db_url: str | None) -> PlanRecord:
     from arachne_opt.db.store import PlanStore
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:
-        record = store.get_plan(plan_id)
-    return problem_from_json(record.problem), plan_of_record(record)
+        return store.get_plan(plan_id)
 
 
 def _from_file(

@@ -28,13 +28,23 @@ def planned_timeline(problem: CascadeProblem, plan: CascadePlan) -> Timeline:
 
 
 def measured_timeline(
-    problem: CascadeProblem, plan: CascadePlan, measured: Sequence[Placement]
+    problem: CascadeProblem,
+    plan: CascadePlan,
+    measured: Sequence[Placement],
+    name: str = "measured",
 ) -> Timeline:
-    """The tasks as they were measured, in one placement per task or one per task and rank."""
+    """The tasks as they were measured, in one placement per task or one per task and rank.
+
+    Args:
+        problem: gives names.
+        plan: gives the groups.
+        measured: the times.
+        name: such as ``rehearsed`` where tasks only slept.
+    """
     builder = _Builder(problem, plan)
     for p in measured:
         builder.add(p)
-    return builder.timeline("measured")
+    return builder.timeline(name)
 
 
 class _Builder:
@@ -76,6 +86,7 @@ class _Builder:
             "degree": len(group),
             "devices": list(group),
             "penalty": self.problem.cluster.penalty_ppm(group) / PPM,
+            **({"recompute": True} if planned and planned.recompute else {}),
         }
 
     def add_handoffs(self) -> None:

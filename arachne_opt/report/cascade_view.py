@@ -22,7 +22,7 @@ from arachne_opt.units import PPM
 
 _TASK = (
     *("name", "kind", "shape", "owner", "degree", "start", "end", "rows", "penalty", "memory"),
-    *("slack", "ready", "nodes", "why"),
+    *("slack", "ready", "nodes", "why", "again"),
 )
 _WORDS = {
     "owner": "cascade",
@@ -101,7 +101,8 @@ class _View:
     def _task(self, p: Placement) -> tuple[Any, ...]:
         cascade = self.problem.cascades[p.cascade]
         task = cascade.tasks[p.task]
-        option = self.facts.option(task, p.degree, self.facts.kinds(p.devices)[0].name)
+        kind = self.facts.kinds(p.devices)[0].name
+        option = self.facts.option(task, p.degree, kind, recompute=p.recompute)
         return (
             f"{task.name} {p.cascade}",
             self.kinds.number(task.name),
@@ -117,6 +118,7 @@ class _View:
             self.ready[p.cascade, p.task],
             self.facts.node_count(p.devices),
             self.why.number(self.reasons.of(p).to_json()),
+            p.recompute,
         )
 
     def _story(self) -> list[str]:
@@ -224,6 +226,7 @@ class _View:
                 devices=p.devices,
                 start_us=p.start_us,
                 end_us=p.end_us,
+                recompute=p.recompute,
             )
             for p in self.plan.placements
         ]

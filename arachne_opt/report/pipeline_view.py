@@ -23,7 +23,7 @@ from arachne_opt.report.wording import count, percent, seconds, spans_of
 
 _TASK = (
     *("name", "kind", "shape", "owner", "degree", "start", "end", "rows", "penalty", "memory"),
-    *("slack", "ready", "nodes", "why"),
+    *("slack", "ready", "nodes", "why", "again"),
 )
 _WORDS = {"owner": "micro-batch", "shape": "stage", "degree": "tp", "group": "stage"}
 _COLUMNS = [
@@ -133,6 +133,7 @@ class _View:
             start_us,
             len(nodes),
             self.why_of[p, i],
+            stage.recompute,
         )
 
     def _idle(self) -> float:

@@ -21,11 +21,12 @@ class Why:
 
     Args:
         lines: sentences for people.
-        options: a row per degree: degree, µs, device-µs, bytes, verdict, whether it was chosen.
+        options: a row per option: degree, µs, device-µs, bytes, verdict, whether it was chosen,
+            whether it computes activations again.
     """
 
     lines: tuple[str, ...]
-    options: tuple[tuple[int, int, int, int, str, bool], ...]
+    options: tuple[tuple[int, int, int, int, str, bool, bool], ...]
 
     def to_json(self) -> dict[str, Any]:
         """For the page."""
@@ -87,9 +88,11 @@ class Reasons:
         """The reasons for one placement."""
         task = self.problem.cascades[p.cascade].tasks[p.task]
         kind = self.facts.kinds(p.devices)[0].name
-        mine = sorted(
-            (o for o in task.options if o.device_type in (None, kind)), key=lambda o: o.degree
+        here = sorted(
+            (o for o in task.options if o.device_type in (None, kind)),
+            key=lambda o: (o.degree, o.recompute),
         )
+        mine = [o for o in here if o.recompute == p.recompute]
         at = next(i for i, o in enumerate(mine) if o.degree == p.degree)
         chosen = mine[at]
         slack = self.slack[p.cascade, p.task]
@@ -101,13 +104,17 @@ class Reasons:
                 o.memory_bytes,
                 self._verdict(task, o, chosen, slack),
                 o is chosen,
+                o.recompute,
             )
-            for o in mine
+            for o in here
         )
         parts = [self._head(p, task, kind, slack)]
         parts.append(self._narrower(task, mine[at - 1] if at else None, chosen, slack))
         after = mine[at + 1] if at + 1 < len(mine) else None
-        parts += [self._wider(task, after, chosen, slack), self._bound()]
+        parts.append(self._wider(task, after, chosen, slack))
+        other = next((o for o in here if o.degree == p.degree and o is not chosen), None)
+        parts += [self._other_way(task, other, chosen)] if other else []
+        parts.append(self._bound())
         return Why(lines=tuple(parts), options=rows)
 
     def _head(self, p: Placement, task: Task, kind: str, slack: int) -> str:
@@ -169,6 +176,16 @@ class Reasons:
         if slack > 0:
             text += "; nothing would end earlier, as this task is not critical"
         return text + "."
+
+    def _other_way(self, task: Task, other: Option, chosen: Option) -> str:
+        """The same degree with activations kept, or computed again."""
+        way = "Computing activations again" if other.recompute else "Keeping activations"
+        if reason := self._unusable(task, other):
+            return f"{way} at this degree {reason}."
+        more = other.duration_us - chosen.duration_us
+        text = f"{way} at this degree would take {seconds(abs(more))} "
+        text += f"{'longer' if more >= 0 else 'less'} with {format_bytes(other.memory_bytes)} "
+        return f"{text}a device instead of {format_bytes(chosen.memory_bytes)}."
 
     def _bound(self) -> str:
         b = self.binding

@@ -112,7 +112,7 @@ class StageReasons:
         return lines
 
     def _options(self, p: int, i: int) -> list[list[Any]]:
-        """Widths of the stage's first replica: tp, µs, device-µs, bytes, verdict, chosen."""
+        """Widths of the first replica: tp, µs, device-µs, bytes, verdict, chosen, recomputed."""
         pipeline = self.plan.pipelines[p]
         stage = pipeline.stages[i]
         kind, samples = stage.replicas[0].kind, self._samples(p, stage)
@@ -127,7 +127,8 @@ class StageReasons:
             verdict = "chosen" if other == kind else f"for {kind.device_type}"
             if need > there:
                 verdict = f"does not fit: it needs {format_bytes(need)} of {format_bytes(there)}"
-            rows.append([step.tp, took, took * step.tp, need, verdict, other == kind])
+            chosen = other == kind
+            rows.append([step.tp, took, took * step.tp, need, verdict, chosen, stage.recompute])
         return sorted(rows)
 
     def compute_s(self, p: int, stage: Stage, kind: ReplicaKind) -> float:

@@ -53,7 +53,7 @@ export function stripes(context) {
 
 /** The words inside a bar, the longest that fit into `width` pixels at about 6 a letter. */
 export function label(model, task, width) {
-  const short = model.tasks.name[task];
+  const short = model.tasks.name[task] + (model.tasks.again[task] ? " ↻" : "");
   const long = `${short} · ${model.shape(task)} · ${model.words.degree} ${model.tasks.degree[task]}`;
   const room = width / 6.2;
   if (long.length < room) return long;

@@ -26,6 +26,7 @@ export function taskFacts(model, task) {
   if (tasks.slack[task] !== null) {
     facts.push(["slack", tasks.slack[task] === 0 ? "none: critical" : time(tasks.slack[task])]);
   }
+  if (tasks.again[task]) facts.push(["activations", "computed again"]);
   if (tasks.memory[task]) facts.push(["memory", `${bytes(tasks.memory[task])} a device`]);
   return facts;
 }
@@ -108,11 +109,12 @@ export class Details {
 export function optionTable(model, options) {
   const slowest = Math.max(...options.map((option) => option[1]));
   const head = [model.words.degree, "time", "device time", "memory", ""];
-  const rows = options.map(([degree, us, area, size, verdict, chosen]) => {
+  const rows = options.map(([degree, us, area, size, verdict, chosen, again]) => {
     const fill = el("i", { class: "meter" });
     fill.style.width = `${Math.max(2, (100 * us) / slowest)}%`;
     return el("tr", { class: chosen ? "chosen" : null },
-      el("th", { scope: "row" }, String(degree)),
+      el("th", { scope: "row", title: again ? "activations are computed again" : null },
+        `${degree}${again ? " ↻" : ""}`),
       el("td", {}, time(us, 3), fill),
       el("td", {}, time(area, 3)),
       el("td", {}, bytes(size)),
