@@ -17,7 +17,7 @@ from arachne_opt.solvers.cascade.placement import place_in_order
 from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order, left_shift
 from arachne_opt.units import US_PER_S, scale_up
 
-# Sites: a node's number forces that node.
+# Sites: a node's number forces that node, a larger one the nodes of ``FastDecoder.site_of``.
 ONE_NODE = -1  # the node where the task starts first
 TWO_NODES = -2  # any two nodes, unequal shares allowed
 MANY_NODES = -3  # equal shares on three or more nodes
@@ -64,6 +64,9 @@ class FastDecoder:
             for i, lines in enumerate(self.modes)
         ]
         self._shares: dict[tuple[int, int, int], list[int]] = {}
+        # Shares of nodes that schedules were seen to use, and the degree of each.
+        self._spread: list[tuple[int, Where]] = []
+        self._site_of_spread: dict[Where, int] = {}
 
     def _lines(self, task: FlatTask) -> list[Line]:
         """Modes that no narrower and no slower mode of the same type replaces."""
@@ -101,6 +104,7 @@ class FastDecoder:
         """Ends and places of all tasks in the order; fixed places overrule the sites."""
         order, picks, sites = state
         modes, predecessors, sizes, waits = self.modes, self.predecessors, self.sizes, self._waits
+        spread, count_nodes = self._spread, len(self.sizes)
         free = [[0] * size for size in sizes]
         ends = [0] * len(modes)
         where: list[Where] = [()] * len(modes)
@@ -113,6 +117,11 @@ class FastDecoder:
             degree, site = line.degree, sites[i]
             if fixed is not None:
                 place: Where = fixed[i]
+            elif site >= count_nodes:
+                held, place = spread[site - count_nodes]
+                if held != degree or place[0][0] not in line.nodes:
+                    wide = TWO_NODES if len(place) == 2 else MANY_NODES
+                    place = self._across(free, line, ready, wide)
             elif site >= 0 and degree <= sizes[site] and site in line.nodes:
                 place = ((site, degree),)
             elif site >= ONE_NODE:
@@ -255,18 +264,26 @@ class FastDecoder:
         return min(schedule, other, key=lambda s: s.key)
 
     def state_of(self, schedule: Schedule) -> State:
-        """A state that decodes to about the given schedule."""
+        """A state that decodes to the given schedule, at the mildest penalties."""
         order = [i for i, _ in schedule.runs]
         picks, sites = [0] * len(order), [ONE_NODE] * len(order)
         for i, devices in schedule.runs:
             kind = self.digest.kind_of[devices[0]]
             picks[i] = self.pick_of(i, len(devices), kind)
-            nodes = sorted({self.digest.node_of[d] for d in devices})
-            if len(nodes) == 1:
-                sites[i] = nodes[0]
-            else:
-                sites[i] = TWO_NODES if len(nodes) == 2 else MANY_NODES
+            nodes = [self.digest.node_of[d] for d in devices]
+            sites[i] = self.site_of(tuple((n, nodes.count(n)) for n in sorted(set(nodes))))
         return State(order, picks, sites)
+
+    def site_of(self, place: Where) -> int:
+        """The site that puts a task on these nodes, as long as it has this degree."""
+        if len(place) == 1:
+            return place[0][0]
+        site = self._site_of_spread.get(place)
+        if site is None:
+            site = len(self.sizes) + len(self._spread)
+            self._spread.append((sum(count for _, count in place), place))
+            self._site_of_spread[place] = site
+        return site
 
     def pick_of(self, task: int, degree: int, kind: int) -> int:
         """The pick of the widest mode up to a degree on a type, 0 where there is none."""
