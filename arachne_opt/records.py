@@ -166,3 +166,24 @@ class Measurement:
     memory_bytes: int
     source: str
     recompute: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRecord:
+    """A learned policy.
+
+    Args:
+        name: what it is for, ``cascades`` or ``templates``.
+        version: made of the digest of its weights.
+        metrics: how it was made and how it scored.
+        artifact: its file.
+        id: given by the database, empty before.
+        created_at: ISO 8601 in UTC, given by the database.
+    """
+
+    name: str
+    version: str
+    metrics: Mapping[str, Any]
+    artifact: bytes
+    id: str = ""
+    created_at: str = ""

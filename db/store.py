@@ -11,7 +11,15 @@ from typing import Any, Self
 
 from sqlalchemy import Connection
 
-from arachne_opt.db import cluster_rows, cost_rows, feature_rows, plan_rows, retention, run_rows
+from arachne_opt.db import (
+    cluster_rows,
+    cost_rows,
+    feature_rows,
+    plan_rows,
+    policy_rows,
+    retention,
+    run_rows,
+)
 from arachne_opt.db.engine import Database, open_database
 from arachne_opt.db.location import Location, locate
 from arachne_opt.db.schema import State, read_schema, require_current
@@ -23,6 +31,7 @@ from arachne_opt.records import (
     Measurement,
     PlanRecord,
     PlanSummary,
+    PolicyRecord,
     RunRecord,
     RunSummary,
 )
@@ -267,6 +276,14 @@ class PlanStore:
     def cost_model(self, version: str) -> dict[str, Any] | None:
         """What made a version of a cost model, None where that is not kept."""
         return self.database.read(lambda c: cost_rows.cost_model_description(c, version))
+
+    def add_policy(self, record: PolicyRecord) -> str:
+        """The id of a learned policy that is now kept."""
+        return self.database.write(lambda c: policy_rows.keep_policy(c, record))
+
+    def policies(self, name: str) -> tuple[PolicyRecord, ...]:
+        """The learned policies of a name, the newest first."""
+        return self.database.read(lambda c: policy_rows.policy_records(c, name))
 
     def add_measurements(self, measurements: Iterable[Measurement]) -> int:
         """The number of measurements that were stored, all or none."""

@@ -14,24 +14,29 @@ from arachne_opt.solvers.base import Limits, ProgressCallback, Result, Status, S
 from arachne_opt.solvers.baselines.dynamic_cp import dynamic_cp
 from arachne_opt.solvers.baselines.knapformer import knapformer
 from arachne_opt.solvers.cascade.bounds import lower_bound
+from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest, binding_limits
 from arachne_opt.solvers.cascade.list_schedule import list_schedules
 from arachne_opt.solvers.cascade.pods import is_large
 from arachne_opt.solvers.cascade.polish import polish
 from arachne_opt.solvers.cascade.quick import quick_plan
 from arachne_opt.solvers.cascade.room import Room
-from arachne_opt.solvers.cascade.schedule import from_plan, in_start_order, to_plan
+from arachne_opt.solvers.cascade.schedule import Schedule, from_plan, in_start_order, to_plan
+from arachne_opt.solvers.cascade.settle import settle
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.pinned import PinnedSearch
 from arachne_opt.solvers.roomy import RoomySearch
 from arachne_opt.solvers.search import Parts, Search
+from arachne_opt.solvers.seeds.policy_file import PolicyFile
 from arachne_opt.solvers.whole import to_whole, whole_progress
 
 # Share of the time for list scheduling, where all rules take longer.
 _LIST_SHARE = 0.1
 # Schedules made where the search starts with pods.
 _FEW_LISTS = 1
+# Share of the time for plans that a learned policy draws, and tasks placed in a unit of work.
+_SEED_SHARE, _PLACED_PER_UNIT = 0.15, 800_000
 
 
 def solve_cascade(
@@ -126,12 +131,20 @@ def _solve(
     best.raise_bound(lower_bound(digest), "bounds")
     start = from_plan(digest, start_plan) if start_plan is not None else None
     if start is not None:
-        best.offer(in_start_order(digest, start), "start plan")
+        start = in_start_order(digest, start)
+        best.offer(start, "start plan")
+    # Pods begin with better schedules of their own.
+    few = parts is not None and parts.pods and is_large(digest)
     if start is None or parts is None or parts.lists:
-        # Pods begin with better schedules of their own.
-        few = parts is not None and parts.pods and is_large(digest)
         _offer_lists(digest, best, clock, limits, _FEW_LISTS if few else None)
-    ruled = parts is not None and parts.lists and _offer_rules(digest, best, clock, limits)
+    rules = _rules(digest, clock, limits) if parts is not None and parts.lists else []
+    rule = min(rules, key=lambda schedule: schedule.key, default=None)
+    ruled = rule is not None and best.offer(rule, "rule")
+    if parts is not None and parts.policy is not None:
+        ruled |= _offer_seed(digest, best, clock, limits, parts.policy)
+    if start is not None and parts is not None and not (problem.pinned or few):
+        # Beside what the rules give, so that what was given can only help.
+        settle(digest, (start, rule) if rule else (start,), best, clock, limits)
     if parts is not None and problem.pinned:
         # The other search does not know pins.
         PinnedSearch(digest, best, clock, limits, parts).run()
@@ -156,21 +169,40 @@ def _offer_lists(
             break
 
 
-def _offer_rules(digest: Digest, best: Incumbent, clock: Clock, limits: Limits) -> bool:
-    """Offers what the peers' quick rules give; whether one of them is the best now.
+def _rules(digest: Digest, clock: Clock, limits: Limits) -> list[Schedule]:
+    """What the peers' quick rules give.
 
     They keep a cascade on one group: where hand-offs weigh, that is a good beginning.
     """
-    ruled = False
+    found = []
     for rule in (dynamic_cp, knapformer):
         late = clock.wall_s() > _LIST_SHARE * limits.time_limit_s
         if clock.over() or digest.problem.pinned or (late and not limits.deterministic):
             break
         plan = rule(digest.problem, limits).plan
         schedule = None if plan is None else from_plan(digest, plan)
-        if schedule is not None and best.offer(in_start_order(digest, schedule), "rule"):
-            ruled = True
-    return ruled
+        if schedule is not None:
+            found.append(in_start_order(digest, schedule))
+    return found
+
+
+def _offer_seed(
+    digest: Digest, best: Incumbent, clock: Clock, limits: Limits, policy: PolicyFile
+) -> bool:
+    """Offers the best of the plans that a learned policy draws; whether it is the best now."""
+    if clock.over() or digest.problem.pinned or best.gap() <= limits.gap:
+        return False
+    # Late: numpy is needed for this only.
+    from arachne_opt.solvers.seeds.cascades import seed_schedule
+
+    end = clock.elapsed() + _SEED_SHARE * limits.time_limit_s
+
+    def spent(placed: int) -> bool:
+        clock.spend(placed / _PLACED_PER_UNIT)
+        return clock.over() or clock.elapsed() > end
+
+    schedule = seed_schedule(FastDecoder(digest), policy, best.bound_us, limits.seed, spent)
+    return best.offer(in_start_order(digest, schedule), "learned")
 
 
 def _finish(best: Incumbent, limits: Limits, clock: Clock, digest: Digest, solver: str) -> Result:

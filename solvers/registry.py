@@ -6,6 +6,7 @@ import difflib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from arachne_opt.cascade.plan import CascadePlan
@@ -39,6 +40,9 @@ from arachne_opt.solvers.portfolio import (
     solve_cascade,
     solve_exactly,
 )
+from arachne_opt.solvers.search import Parts
+from arachne_opt.solvers.seeds.policy_file import CASCADES, PolicyFile
+from arachne_opt.solvers.seeds.shipped import SHIPPED, Shipped, resolved
 from arachne_opt.solvers.whole import to_whole
 
 if TYPE_CHECKING:
@@ -115,8 +119,15 @@ def cascade_solver_names() -> tuple[str, ...]:
     return tuple(_SOLVERS)
 
 
-def cascade_solver(name: str = "portfolio") -> CascadeSolver:
+def cascade_solver(
+    name: str = "portfolio", *, policy: PolicyFile | Shipped | None = SHIPPED
+) -> CascadeSolver:
     """The cascade solver of a name.
+
+    Args:
+        name: of the solver.
+        policy: begins the search of the portfolio; by default the one in the package, None for
+            none.
 
     Raises:
         InputError: no solver has that name.
@@ -125,15 +136,25 @@ def cascade_solver(name: str = "portfolio") -> CascadeSolver:
         close = difflib.get_close_matches(name, _SOLVERS, n=1)
         hint = repr(close[0]) if close else "one of " + ", ".join(_SOLVERS)
         raise InputError(f"no cascade solver is called {name!r}", hint=hint)
+    if name == "portfolio":
+        parts = Parts(policy=resolved(policy, CASCADES))
+        return NamedSolver(name, partial(solve_cascade, parts=parts))
     return NamedSolver(name, _SOLVERS[name])
 
 
-def pipeline_solver(name: str = DEFAULT_PIPELINE_SOLVER) -> PipelineSolver:
+def pipeline_solver(
+    name: str = DEFAULT_PIPELINE_SOLVER, *, policy: PolicyFile | Shipped | None = SHIPPED
+) -> PipelineSolver:
     """The pipeline solver or peers' rule of a name, loaded only when asked for.
+
+    Args:
+        name: of the solver.
+        policy: begins the search of the portfolio; by default the one in the package, None for
+            none.
 
     Raises:
         InputError: none has that name.
     """
     from arachne_opt.solvers.pipeline.registry import pipeline_solver as find
 
-    return find(name)
+    return find(name, policy=policy)

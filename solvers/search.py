@@ -30,6 +30,7 @@ from arachne_opt.solvers.cascade.proof import Proof, prove
 from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
+from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
 # Rounds of annealing use these in turn.
 _COOLINGS = (
@@ -68,6 +69,7 @@ class Parts:
         neighbourhoods: exact neighbourhoods by CP-SAT.
         pods: decomposition of large problems.
         area_cut: the redundant area cut of the pooled model.
+        policy: a learned policy whose plans are starts too, None for none.
     """
 
     lists: bool = True
@@ -76,6 +78,7 @@ class Parts:
     neighbourhoods: bool = True
     pods: bool = True
     area_cut: bool = True
+    policy: PolicyFile | None = None
 
 
 class _Found(NamedTuple):

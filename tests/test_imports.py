@@ -23,7 +23,7 @@ ALLOWED = {
     "exporters": {"domain", "costs"},
     "report": {"domain", "costs"},
 }
-ABOVE = {"__main__", "bench", "cli", "planning"}
+ABOVE = {"__main__", "bench", "cli", "learning", "planning"}
 HEAVY = ("torch", "diffusers", "ortools", "pulp", "highspy", "sqlalchemy", "alembic", "pandas")
 
 

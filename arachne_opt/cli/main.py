@@ -26,6 +26,7 @@ TABLE = {
     "simulate": ("arachne_opt.cli.simulate:simulate", "Replay a plan as events; draw it."),
     "report": ("arachne_opt.cli.report:report", "Draw a plan or a run as one page."),
     "bench": ("arachne_opt.cli.bench:bench", "Compare with peers on public instances."),
+    "learn": ("arachne_opt.cli.learn:learn", "Train the policies that searches begin with."),
     "train": ("arachne_opt.cli.train:train", "Replay plans with torch and train a model."),
     "demo": ("arachne_opt.cli.demo:demo", "Run the whole road on this machine."),
     "db": ("arachne_opt.cli.database:database", "Look after the plan database."),

@@ -65,10 +65,15 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         InputError: the place cannot be written.
     """
+    write_whole_bytes(path, text.encode())
+
+
+def write_whole_bytes(path: Path, data: bytes) -> None:
+    """The same for bytes."""
     # Not a temporary file: that would be readable by its owner alone.
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(text, encoding="utf-8")
+        part.write_bytes(data)
         os.replace(part, path)
     except OSError as error:
         with suppress(OSError):

@@ -15,6 +15,7 @@ from arachne_opt.pipeline.problem import PipelineProblem, from_canonical, to_can
 from arachne_opt.pipeline.problem_json import problem_from_json, problem_to_json
 from arachne_opt.pipeline.verify import Verdict, verify
 from arachne_opt.planning.kept_plans import WaitCallback, one_at_a_time, sound_plan
+from arachne_opt.planning.policies import policy_in_use
 from arachne_opt.planning.service import DEFAULT_SOLVER, content
 from arachne_opt.planning.warm_starts import Start, pipeline_start
 from arachne_opt.records import PlanRecord
@@ -23,7 +24,11 @@ from arachne_opt.units import US_PER_S, us_from_seconds
 
 if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
-    from arachne_opt.solvers.pipeline.base import PipelineCallback, PipelineResult
+    from arachne_opt.solvers.pipeline.base import (
+        PipelineCallback,
+        PipelineResult,
+        PipelineSolver,
+    )
 
 # The solver of stored plans that were made from older ones, when the cluster changed.
 CHANGED_PLAN = "changed-plan"
@@ -51,10 +56,16 @@ class PipelineAnswer:
 
 
 class PipelineService:
-    """Pipeline plans through a database; without a store every request is solved afresh."""
+    """Pipeline plans through a database; without a store every request is solved afresh.
 
-    def __init__(self, store: PlanStore | None) -> None:
+    Args:
+        store: the database.
+        seeds: searches begin with what a learned policy says.
+    """
+
+    def __init__(self, store: PlanStore | None, *, seeds: bool = True) -> None:
         self._store = store
+        self._seeds = seeds
 
     def plan(
         self,
@@ -91,9 +102,19 @@ class PipelineService:
             # Somebody else may have solved it while this process waited.
             if use_cache and (answer := self._look_up(problem, fingerprint, limits, solver)):
                 return answer
+            # Late: a hit must not pay for loading the solvers.
+            from arachne_opt.costs.pipeline.tables import TableCosts
+
             start = self._start(problem, fingerprint, use_cache, start_plan, warm_start)
             plan = start.plan if start else None
-            result = _solve(problem, limits, solver, on_progress, should_stop, plan)
+            result = self._solver(solver).solve(
+                problem,
+                TableCosts(problem),
+                limits,
+                on_progress=on_progress,
+                should_stop=should_stop,
+                start_plan=plan,
+            )
             answer = self._keep(problem, fingerprint, limits, result)
         return dataclasses.replace(answer, warm_from=start.source if start else "")
 
@@ -170,6 +191,11 @@ class PipelineService:
             return Start(plan=start_plan, source="")
         return pipeline_start(self._store, problem) if use_cache and self._store else None
 
+    def _solver(self, name: str) -> PipelineSolver:
+        from arachne_opt.solvers.registry import pipeline_solver
+
+        return pipeline_solver(name, policy=policy_in_use(self._store, "templates", self._seeds))
+
     def _keep(
         self, problem: PipelineProblem, fingerprint: str, limits: Limits, result: PipelineResult
     ) -> PipelineAnswer:
@@ -212,28 +238,6 @@ def pipeline_plan_of_record(
     if problem is None:
         return plan
     return from_canonical(to_canonical(plan, problem_from_json(record.problem)), problem)
-
-
-def _solve(
-    problem: PipelineProblem,
-    limits: Limits,
-    solver: str,
-    on_progress: PipelineCallback | None,
-    should_stop: StopCheck | None,
-    start_plan: PipelinePlan | None,
-) -> PipelineResult:
-    # Late: a hit must not pay for loading the solvers.
-    from arachne_opt.costs.pipeline.tables import TableCosts
-    from arachne_opt.solvers.registry import pipeline_solver
-
-    return pipeline_solver(solver).solve(
-        problem,
-        TableCosts(problem),
-        limits,
-        on_progress=on_progress,
-        should_stop=should_stop,
-        start_plan=start_plan,
-    )
 
 
 def _found(problem: PipelineProblem, result: PipelineResult) -> tuple[PipelinePlan, float]:

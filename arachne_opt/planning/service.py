@@ -17,9 +17,17 @@ from arachne_opt.cascade.problem_json import problem_from_json, problem_to_json
 from arachne_opt.cascade.verify import verify
 from arachne_opt.errors import InfeasibleError, NoPlanError
 from arachne_opt.planning.kept_plans import Kept, WaitCallback, one_at_a_time, sound_plan
+from arachne_opt.planning.policies import policy_in_use
 from arachne_opt.planning.warm_starts import Start, cascade_start
 from arachne_opt.records import PlanRecord
-from arachne_opt.solvers.base import Limits, ProgressCallback, Result, Status, StopCheck
+from arachne_opt.solvers.base import (
+    CascadeSolver,
+    Limits,
+    ProgressCallback,
+    Result,
+    Status,
+    StopCheck,
+)
 from arachne_opt.workload import Iteration
 
 if TYPE_CHECKING:
@@ -70,10 +78,16 @@ class BatchingAnswer:
 
 
 class PlanService:
-    """Plans through a database; without a store every request is solved afresh."""
+    """Plans through a database; without a store every request is solved afresh.
 
-    def __init__(self, store: PlanStore | None) -> None:
+    Args:
+        store: the database.
+        seeds: searches begin with what a learned policy says.
+    """
+
+    def __init__(self, store: PlanStore | None, *, seeds: bool = True) -> None:
         self._store = store
+        self._seeds = seeds
 
     def plan_cascade(
         self,
@@ -112,7 +126,10 @@ class PlanService:
                 return answer
             start = self._start(problem, fingerprint, use_cache, start_plan, warm_start)
             plan = start.plan if start else None
-            result = _solve(problem, limits, solver, on_progress, should_stop, plan)
+            named = self._solver(solver)
+            result = named.solve(
+                problem, limits, on_progress=on_progress, should_stop=should_stop, start_plan=plan
+            )
             answer = self._keep(problem, fingerprint, limits, _proven_plan(problem, result))
         return dataclasses.replace(answer, warm_from=start.source if start else "")
 
@@ -250,6 +267,12 @@ class PlanService:
         store = self._store if use_cache else None
         return one_at_a_time(store, fingerprint, limits, on_wait, should_stop)
 
+    def _solver(self, name: str) -> CascadeSolver:
+        # Late: a hit must not pay for loading the solvers.
+        from arachne_opt.solvers.registry import cascade_solver
+
+        return cascade_solver(name, policy=policy_in_use(self._store, "cascades", self._seeds))
+
     def _keep(
         self, problem: CascadeProblem, fingerprint: str, limits: Limits, result: _Solved
     ) -> Answer:
@@ -291,26 +314,6 @@ def content(record: PlanRecord, limits: Limits, solver: str) -> bool:
     if record.status == Status.OPTIMAL or (record.gap is not None and record.gap <= limits.gap):
         return True
     return record.solver == solver and record.time_limit_s >= limits.time_limit_s
-
-
-def _solve(
-    problem: CascadeProblem,
-    limits: Limits,
-    solver: str,
-    on_progress: ProgressCallback | None,
-    should_stop: StopCheck | None,
-    start_plan: CascadePlan | None,
-) -> Result:
-    # Late: a hit must not pay for loading the solvers.
-    from arachne_opt.solvers.registry import cascade_solver
-
-    return cascade_solver(solver).solve(
-        problem,
-        limits,
-        on_progress=on_progress,
-        should_stop=should_stop,
-        start_plan=start_plan,
-    )
 
 
 def _proven_plan(problem: CascadeProblem, result: Result) -> _Solved:

@@ -58,6 +58,21 @@ class PipelineIncumbent:
             return math.inf
         return self.kept.score[1]
 
+    def apart(self) -> PipelineIncumbent:
+        """Another incumbent that begins with the same plan and passes its improvements on here.
+
+        What is offered here directly does not reach it.
+        """
+        own = PipelineIncumbent(self._bench, self._clock, self._bound_s, None)
+        own.kept = self.kept
+
+        def pass_on(event: PipelineProgress) -> None:
+            candidate = own.kept.candidate if own.kept else None
+            self.offer_plan(event.plan, event.source, candidate)
+
+        own._on_progress = pass_on
+        return own
+
     def offer(self, candidate: Candidate) -> bool:
         """Takes a candidate if it is better; says whether it was."""
         if candidate.total_s >= self.seconds * _BETTER:

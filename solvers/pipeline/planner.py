@@ -23,6 +23,8 @@ from arachne_opt.solvers.pipeline.restrictions import FREE, Restrictions
 from arachne_opt.solvers.pipeline.singles import singles
 from arachne_opt.solvers.pipeline.start import usable
 from arachne_opt.solvers.pipeline.workbench import Workbench
+from arachne_opt.solvers.seeds.policy_file import PolicyFile
+from arachne_opt.solvers.seeds.template_seeds import offer_seeds
 
 _NAME = "portfolio"
 # Work of a phase in the units of a deterministic limit, which stand for seconds.
@@ -40,8 +42,13 @@ def solve_pipeline(
     should_stop: StopCheck | None = None,
     start_plan: PipelinePlan | None = None,
     restrictions: Restrictions = FREE,
+    policy: PolicyFile | None = None,
 ) -> PipelineResult:
-    """The best plan found within the limits and restrictions, with the work bound."""
+    """The best plan found within the limits and restrictions, with the work bound.
+
+    With a policy the columns of the templates that it takes for the best are priced first. The
+    search then goes on as without it, so that more time never ends in a worse plan.
+    """
     clock = Clock(limits, should_stop)
     bench = Workbench(problem, costs, restrictions)
     binding = binding_limits(bench)
@@ -54,7 +61,13 @@ def solve_pipeline(
         plan = usable(bench, start_plan)
         if plan is not None:
             best.offer_plan(plan, "start plan")
-    columns = search(bench, bound, best, limits, clock)
+    own = best
+    if policy is not None:
+        own = best.apart()
+        offer_seeds(bench, bound, best, policy, clock.over)
+    columns: list[Column] = []
+    if policy is None or best.seconds > bound_s * (1 + limits.gap):
+        columns = search(bench, bound, own, limits, clock)
     return finish(bench, best, limits, clock, bound_s, _NAME, columns=len(columns))
 
 

@@ -92,8 +92,8 @@ class Ranking:
                 for k, m, recompute in atoms
             ]
         )
-        self.send_s = np.array([self._send_s(a.kind, a.microbatch) for a in atoms])
-        self.sync_row_s = np.array([self._sync_row_s(a.kind) for a in atoms])
+        self.send_s = np.array([row_send_s(space, a.kind, a.microbatch) for a in atoms])
+        self.sync_row_s = np.array([row_exchange_s(space, a.kind) for a in atoms])
         self.room = np.array([_room(space, a.kind) for a in atoms])
         self.capacity = self._capacities()
 
@@ -246,17 +246,20 @@ class Ranking:
         found[:, 1] += found[:, 1] > 0
         return found.cumsum(axis=1)
 
-    def _send_s(self, kind: ReplicaKind, microbatch: int) -> float:
-        forward, backward = self.space.costs.cut_s([kind], [kind], microbatch)
-        middle = self.rows // 2
-        return float(forward[middle] + backward[middle])
 
-    def _sync_row_s(self, kind: ReplicaKind) -> float:
-        """Ring of a usual row among very many replicas."""
-        port = Port(kind.device_type, kind.zone, 1)
-        curve = self.space.problem.tables.route(port, port)
-        size = sum(self.space.problem.model.parameter_bytes) / self.rows / min(4, kind.tp)
-        return 2 * size * curve.seconds(_MESSAGE_BYTES) / _MESSAGE_BYTES if curve else np.inf
+def row_send_s(space: Space, kind: ReplicaKind, microbatch: int) -> float:
+    """Sends both ways between two replicas of a kind, at a cut in the middle of the model."""
+    forward, backward = space.costs.cut_s([kind], [kind], microbatch)
+    middle = space.costs.row_count // 2
+    return float(forward[middle] + backward[middle])
+
+
+def row_exchange_s(space: Space, kind: ReplicaKind) -> float:
+    """Gradient ring of a usual row among very many replicas of a kind."""
+    port = Port(kind.device_type, kind.zone, 1)
+    curve = space.problem.tables.route(port, port)
+    size = sum(space.problem.model.parameter_bytes) / space.costs.row_count / min(4, kind.tp)
+    return 2 * size * curve.seconds(_MESSAGE_BYTES) / _MESSAGE_BYTES if curve else np.inf
 
 
 def _room(space: Space, kind: ReplicaKind) -> int:

@@ -23,6 +23,8 @@ from arachne_opt.solvers.pipeline.master_cpsat import CpSatMaster
 from arachne_opt.solvers.pipeline.master_milp import MilpMaster
 from arachne_opt.solvers.pipeline.master_planner import solve_by_master
 from arachne_opt.solvers.pipeline.planner import solve_pipeline
+from arachne_opt.solvers.seeds.policy_file import TEMPLATES, PolicyFile
+from arachne_opt.solvers.seeds.shipped import SHIPPED, Shipped, resolved
 
 _SOLVERS: dict[str, Callable[..., PipelineResult]] = {
     "portfolio": solve_pipeline,
@@ -77,12 +79,22 @@ def pipeline_rule_names() -> tuple[str, ...]:
     return tuple(_RULES)
 
 
-def pipeline_solver(name: str = "portfolio") -> PipelineSolver:
+def pipeline_solver(
+    name: str = "portfolio", *, policy: PolicyFile | Shipped | None = SHIPPED
+) -> PipelineSolver:
     """The pipeline solver or the peers' rule of a name.
+
+    Args:
+        name: of the solver.
+        policy: says which templates the portfolio prices first; by default the one in the
+            package, None for none.
 
     Raises:
         InputError: none has that name.
     """
+    if name == "portfolio":
+        function = partial(solve_pipeline, policy=resolved(policy, TEMPLATES))
+        return NamedPipelineSolver(name, function)
     if name in _SOLVERS:
         return NamedPipelineSolver(name, _SOLVERS[name])
     if name in _RULES:

@@ -42,12 +42,16 @@ class Workbench:
         self.problem = problem
         self.costs = costs
         self.space = Space(problem, costs, restrictions)
-        self.ranking = Ranking(self.space)
         self.exchange = Exchange(costs)
         self.limits = self.space.limits
         self.place_limits = self.limits[self.space.device_rows()]
         self._options: dict[int, list[StageOption]] = {}
         self._tables: dict[tuple[int, int], BatchTables] = {}
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        """Estimates of block templates; gathering the facts for them takes a while."""
+        return Ranking(self.space)
 
     @cached_property
     def usual_batches(self) -> tuple[int, ...]:
