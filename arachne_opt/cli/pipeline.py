@@ -25,6 +25,7 @@ from arachne_opt.settings import database_url
 from arachne_opt.units import format_seconds
 
 if TYPE_CHECKING:
+    from arachne_opt.cluster import Cluster
     from arachne_opt.db.store import PlanStore
     from arachne_opt.pipeline.plan import PipelinePlan, Stage
     from arachne_opt.pipeline.problem import PipelineOptions, PipelineProblem
@@ -33,12 +34,21 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--profiles", type=click.Path(exists=True, file_okay=False), required=True)
+@click.option(
+    "--profiles",
+    type=click.Path(exists=True, file_okay=False),
+    help="Folder of measured times; without it they are computed from data sheets.",
+)
 @click.option("--scenario", metavar="FILE:ID", help="A task of a scenario file.")
 @click.option("--trace", metavar="FILE:ID", help="Compare planners on a cluster that changes.")
 @click.option("--cluster", "pool", help="Devices: A100-40=32,V100-16=96 or A100-40=8+4+2+1.")
 @click.option("--gpus-per-node", default="4", show_default=True, help="One number, or by type.")
-@click.option("--model", help="Name of the model in the profiles.")
+@click.option("--model", help="Name in the profiles; without them a public model or config.json.")
+@click.option(
+    "--sequence-length",
+    type=click.IntRange(min=1),
+    help="Tokens of a sample, where times are computed.  [default: those of the model]",
+)
 @click.option("--global-batch", type=click.IntRange(min=1), help="Samples per iteration.")
 @click.option("--allow-excess", is_flag=True, help="Round micro-batches up where need be.")
 @click.option("--allow-estimates", is_flag=True, help="Estimate what was not measured.")
@@ -56,10 +66,14 @@ def pipeline(**options: Any) -> int:  # noqa: ANN401
     """Choose pipelines, stages, device types and degrees on a mixed cluster.
 
     \b
-    Example:
+    Examples:
       arachne solve pipeline --profiles FOLDER --cluster A100-40=32,V100-16=96 \\
         --gpus-per-node 4 --model OPT-350 --global-batch 1024
+      arachne solve pipeline --model llama/config.json --sequence-length 4096 \\
+        --cluster H100-80=16,A100-80=16 --gpus-per-node 8 --global-batch 256
     """
+    if options["profiles"] is None and (options["trace"] or options["scenario"]):
+        raise click.UsageError("--trace and --scenario need --profiles FOLDER")
     if options["trace"] is not None:
         return _trace(options)
     from arachne_opt.db.store import PlanStore
@@ -99,12 +113,13 @@ def _choices(options: dict[str, Any]) -> PipelineOptions:
 
 def _problem(options: dict[str, Any]) -> PipelineProblem:
     choices = _choices(options)
-    estimates, folder = options["allow_estimates"], Path(options["profiles"])
+    estimates = options["allow_estimates"]
     if options["scenario"] is not None:
         from arachne_opt.importers.pipeline_scenarios import read_scenario
         from arachne_opt.importers.scenario_problems import scenario_problem
 
         scenario = read_scenario(options["scenario"])
+        folder = Path(options["profiles"])
         return scenario_problem(
             scenario, folder, model=options["model"], options=choices, allow_estimates=estimates
         )
@@ -123,12 +138,33 @@ def _problem(options: dict[str, Any]) -> PipelineProblem:
     from arachne_opt.importers.pipeline_profiles import read_profiles
     from arachne_opt.pipeline.pool import parse_pool
 
+    cluster = parse_pool(options["pool"], _per_node(options["gpus_per_node"]))
+    if options["profiles"] is None:
+        return _computed(cluster, options, choices)
+    if options["sequence_length"] is not None:
+        raise click.UsageError("--sequence-length goes without --profiles, which have their own")
     return build_problem(
-        read_profiles(folder, options["model"]),
-        parse_pool(options["pool"], _per_node(options["gpus_per_node"])),
+        read_profiles(Path(options["profiles"]), options["model"]),
+        cluster,
         options["global_batch"],
         options=choices,
         allow_estimates=estimates,
+    )
+
+
+def _computed(
+    cluster: Cluster, options: dict[str, Any], choices: PipelineOptions
+) -> PipelineProblem:
+    """The problem of a model that nobody has measured."""
+    from arachne_opt.cli.named_models import language_model
+    from arachne_opt.costs.pipeline.analytic import analytic_profiles
+    from arachne_opt.costs.pipeline.build import build_problem
+    from arachne_opt.pipeline.memory import MIXED_PRECISION
+
+    model = language_model(options["model"], options["sequence_length"])
+    profiles = analytic_profiles(model, cluster)
+    return build_problem(
+        profiles, cluster, options["global_batch"], options=choices, memory=MIXED_PRECISION
     )
 
 

@@ -52,7 +52,7 @@ solve.add_command(pipeline)
 @click.option("--workload", "manifest", type=FILE, help="Manifest of clips, CSV or JSONL.")
 @click.option("--cluster", help="Cluster file, or a shorthand such as H100-80:8x4.")
 @click.option("--costs", "cost_table", type=FILE, help="Measured costs (arachne profile).")
-@click.option("--model", help="Analytic costs of a model, such as wan2.1-14b.")
+@click.option("--model", help="Analytic costs of a model, such as wan2.1-14b, or of a config.json.")
 @click.option("--degrees", help="Sequence-parallel degrees to choose from, such as 1,2,4.")
 @click.option(
     "--text-encoder/--no-text-encoder",

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.cli.named_models import video_model
 from arachne_opt.cluster import Cluster
 from arachne_opt.costs.base import CostModel
 from arachne_opt.errors import InputError
-from arachne_opt.models import ModelSpec, model_spec
+from arachne_opt.models import ModelSpec
 from arachne_opt.workload import Clip, Workload
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def load_costs(
 
     Args:
         table: file of measured costs.
-        model: name of an architecture instead.
+        model: name of an architecture instead, or the path of its ``config.json``.
         cluster: where its tasks run.
         text_encoder: texts are encoded, too.
         recompute: where activations are computed again: ``always``, ``never`` or as ``planned``.
@@ -153,7 +154,7 @@ def load_costs(
     from arachne_opt.costs.runtime_memory import RuntimeMemory
 
     assert model is not None
-    spec, runtime = model_spec(model), None
+    spec, runtime = video_model(model), None
     if recompute is not None:
         runtime = RuntimeMemory(model=spec, ranks=cluster.device_count, sharding=sharding)
     return analytic_for_cluster(

@@ -91,9 +91,9 @@ def show(manifest: Path, form: str, **options: Any) -> int:  # noqa: ANN401
 
     With --group clips they are planned, as micro-batches are chosen with their placement.
     """
-    from arachne_opt.models import model_spec
+    from arachne_opt.cli.named_models import video_model
 
-    spec = model_spec(options["model"]) if options["model"] else None
+    spec = video_model(options["model"]) if options["model"] else None
     grouping = GroupingOptions.taken_from(options)
     found = load_workload(manifest, grouping, spec)
     if options["group"] == "clips":

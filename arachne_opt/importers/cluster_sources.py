@@ -9,7 +9,12 @@ from types import MappingProxyType
 
 from arachne_opt.cluster_file import CLUSTER_FORMAT, cluster_from_dict
 from arachne_opt.importers import kubernetes, nvidia_smi, ray_cluster, skypilot, slurm
-from arachne_opt.importers.cluster_facts import ClusterOptions, ImportedCluster, cluster_of
+from arachne_opt.importers.cluster_facts import (
+    ClusterOptions,
+    ImportedCluster,
+    NodeFacts,
+    cluster_of,
+)
 from arachne_opt.importers.json_file import read_json_file
 from arachne_opt.importers.node import read_text
 from arachne_opt.importers.nvidia_topology import Topology
@@ -34,7 +39,8 @@ def read_nvidia_smi(
     sources: Sequence[Path], options: ClusterOptions, topology: Topology | None = None
 ) -> ImportedCluster:
     """The cluster of some nodes, each with its own output."""
-    facts, notes = [], []
+    facts: list[NodeFacts] = []
+    notes: list[str] = []
     for source in sources:
         found, more = read_node_file(source, topology)
         facts.append(found)
@@ -42,9 +48,7 @@ def read_nvidia_smi(
     return cluster_of(facts, options, notes, where=str(sources[0]))
 
 
-def read_node_file(
-    source: Path, topology: Topology | None
-) -> tuple[nvidia_smi.NodeFacts, tuple[str, ...]]:
+def read_node_file(source: Path, topology: Topology | None) -> tuple[NodeFacts, tuple[str, ...]]:
     """The node of a file, by the name of the file."""
     return nvidia_smi.read_node(read_text(source), str(source), source.stem, topology)
 

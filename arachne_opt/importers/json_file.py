@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from json.decoder import scanstring
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,7 @@ class _Positions:
     def _table(self, at: int, place: Place) -> int:
         while self._text[at] != "}":
             start = at
-            key, at = scanstring(self._text, at + 1)
+            key, at = _DECODER.raw_decode(self._text, at)
             at = self._value(self._skip(self._skip(at) + 1), (*place, key))
             self.found[*place, key] = bisect_right(self._breaks, start) + 1
             at = self._skip(at)

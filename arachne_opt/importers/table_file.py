@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arachne_opt.errors import InputError, MissingDependencyError
-from arachne_opt.importers.node import Node, read_text
+from arachne_opt.importers.node import Node, Place, read_text
 
 _ROWS_AT_ONCE = 1024
 
@@ -50,7 +50,7 @@ def read_parquet_rows(path: str | Path, wanted: Sequence[str]) -> list[Node | In
                 raise InputError(what, where=f"{file}:row 1", hint=f"a file with them, not {names}")
             for batch in opened.iter_batches(_ROWS_AT_ONCE, columns=columns):
                 for value in batch.to_pylist():
-                    place = {(): len(rows) + 1}
+                    place: dict[Place, int] = {(): len(rows) + 1}
                     rows.append(Node(value, file, place, unit="row ", loose=True))
     except (error_kind, OSError) as error:
         what = f"no readable Parquet file: {error}"[:300]
