@@ -17,6 +17,7 @@ UNEXPECTED = 1
 TABLE = {
     "cluster": ("arachne_opt.cli.cluster:cluster", "Read and check descriptions of clusters."),
     "workload": ("arachne_opt.cli.workload:workload", "Read clips and group them."),
+    "models": ("arachne_opt.cli.models:models", "List models and read their configurations."),
     "profile": ("arachne_opt.cli.profile:profile", "Measure tasks on the devices at hand."),
     "solve": ("arachne_opt.cli.solve:solve", "Plan iterations, with a proven gap."),
     "replan": ("arachne_opt.cli.replan:replan", "Plan again for a cluster that has changed."),
