@@ -1,8 +1,8 @@
 """Manifests of clips: CSV or JSON lines, one clip a row.
 
-Columns: id, num_frames, height, width, and caption or text_tokens; path, fps and latents where
-known. ``latents`` names a safetensors file of what the VAE made of the clip; so does a path that
-ends in ``.safetensors``.
+Columns: id, num_frames, height, width, and caption or text_tokens; path, fps, latents and
+embeddings where known. ``latents`` names a safetensors file of what the VAE made of the clip; so
+does a path that ends in ``.safetensors``. ``embeddings`` names one of the clip's text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from arachne_opt.suggest import did_you_mean
 from arachne_opt.workload import Clip, Shape
 
 REQUIRED = ("id", "num_frames", "height", "width")
-COLUMNS = (*REQUIRED, "path", "caption", "text_tokens", "fps", "latents")
+COLUMNS = (*REQUIRED, "path", "caption", "text_tokens", "fps", "latents", "embeddings")
+# Only there where they are used.
+_RARE = ("latents", "embeddings")
 
 _LATENTS_SUFFIX = ".safetensors"
 
@@ -69,6 +71,7 @@ def write_manifest(clips: Iterable[Clip], path: str | Path) -> None:
             "width": clip.shape.width,
             "fps": clip.fps,
             "latents": clip.latents,
+            "embeddings": clip.embeddings,
         }
         for clip in clips
     ]
@@ -76,9 +79,8 @@ def write_manifest(clips: Iterable[Clip], path: str | Path) -> None:
     if _kind(file) == "jsonl":
         out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     else:
-        # The last column is there only where it is used.
-        fields = [key for key in rows[0] if key != "latents"] if rows else list(COLUMNS)
-        fields += ["latents"] if any(clip.latents for clip in clips) else []
+        every = rows[0] if rows else COLUMNS
+        fields = [key for key in every if key not in _RARE or any(row[key] for row in rows)]
         writer = csv.DictWriter(out, fields, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
@@ -220,6 +222,7 @@ def _clip(row: Row) -> Clip:
         ),
         path=path,
         latents=latents,
+        embeddings=str(row.get("embeddings") or ""),
         caption=caption,
         text_tokens=_text_tokens(row, caption),
         fps=_number(row, "fps") if row.get("fps") not in ("", None) else 0.0,

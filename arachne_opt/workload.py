@@ -34,6 +34,8 @@ class Clip:
         fps: frames per second of the file, 0 where unknown.
         train_fps: frames per second at which the clip is trained, 0 for those of the file;
             ``shape.frames`` counts at this rate.
+        embeddings: safetensors file of the clip's text, which need not be encoded again; where
+            latents are, it lies beside them.
     """
 
     id: str
@@ -44,6 +46,7 @@ class Clip:
     fps: float = 0.0
     latents: str = ""
     train_fps: float = 0.0
+    embeddings: str = ""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -76,6 +79,11 @@ class MicroBatch:
     def cached(self) -> bool:
         """Whether the latents of every clip are there, so that nothing is left to encode."""
         return all(clip.latents for clip in self.clips)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the texts of all clips are embedded, so that none is left to encode."""
+        return all(clip.embeddings or clip.latents for clip in self.clips)
 
     @property
     def text_tokens(self) -> int:

@@ -23,6 +23,7 @@ from arachne_opt.executor.job import ReplayIteration, ReplayJob
 from arachne_opt.executor.model_config import ModelConfig
 from arachne_opt.executor.seeds import generator
 from arachne_opt.executor.sequence_parallel import split_tokens
+from arachne_opt.executor.texts import text_features
 from arachne_opt.executor.trace import RankTrace
 from arachne_opt.executor.watchdog import Watchdog
 from arachne_opt.executor.work import LeftOut, build_work
@@ -78,8 +79,8 @@ class CascadeRunner:
         losses: list[Tensor] = []
         for index, placement in enumerate(placements):
             self._watchdog.place = f"step {step}, task {index + 1} of {len(placements)}"
-            if iteration.encodes(placement):
-                self._encode(iteration, index, handoff, trace)
+            if not iteration.denoises(placement):
+                self._prepare(iteration, index, handoff, trace)
             elif self._rank in placement.devices:
                 if index == last:
                     before_last()
@@ -111,7 +112,7 @@ class CascadeRunner:
         own = (
             index
             for index, placement in enumerate(iteration.plan.placements)
-            if not iteration.encodes(placement) and self._rank in placement.devices
+            if iteration.denoises(placement) and self._rank in placement.devices
         )
         return max(own, default=None)
 
@@ -119,16 +120,17 @@ class CascadeRunner:
         """Time since the step began."""
         return self._clock.now_us()
 
-    def _encode(
+    def _prepare(
         self, iteration: ReplayIteration, index: int, handoff: HandOff, trace: RankTrace
     ) -> None:
-        """Encodes where this rank takes part; sends or expects latents where it has to."""
+        """Encodes clips or texts where this rank takes part; sends or expects where it has to."""
         placement = iteration.plan.placements[index]
         route = route_of(iteration, placement, self._adapter.config)
         tokens = None
         if self._rank in placement.devices:
             with self._timed(iteration, index, trace):
-                tokens = self._work.encode(iteration, placement, self._member(placement))
+                work = self._work.encode if iteration.encodes(placement) else self._work.text
+                tokens = work(iteration, placement, self._member(placement))
         limit_s = self._job.iteration_timeout_s
         with self._watchdog.task(f"hand-off after {iteration.label(placement)}", limit_s):
             handoff.exchange(route, tokens)
@@ -142,15 +144,20 @@ class CascadeRunner:
         label = iteration.label(placement)
         before, member = self._clock.now_us(), self._member(placement)
         with self._watchdog.task(
-            f"waiting for the latents for {label}", self._job.iteration_timeout_s
+            f"waiting for the inputs of {label}", self._job.iteration_timeout_s
         ):
             if iteration.is_encoded(placement.cascade):
                 tokens = handoff.take(placement.cascade)
             else:
                 tokens = self._work.cached(iteration, placement, member)
+            texts = None
+            if iteration.has_task(placement.cascade, "text"):
+                texts = handoff.take(placement.cascade, text=True)
         trace.waits_us[placement.cascade] = self._clock.now_us() - before
         with self._timed(iteration, index, trace), self._seeded(batch, trace.step, member):
-            return self._work.denoise(iteration, placement, tokens, member, trace.step)
+            return self._work.denoise(
+                iteration, placement, tokens, member, step=trace.step, texts_B1F=texts
+            )
 
     @contextmanager
     def _seeded(self, batch: MicroBatch, step: int, member: Member) -> Iterator[None]:
@@ -188,22 +195,25 @@ class CascadeRunner:
         trace.exchange_us[index] = EXCHANGES.take_us()
 
 
-def route_of(iteration: ReplayIteration, encode: Placement, config: ModelConfig) -> Route:
-    """The hand-off that follows an encode task."""
+def route_of(iteration: ReplayIteration, before: Placement, config: ModelConfig) -> Route:
+    """The hand-off that follows an encode task or a text task."""
     denoise = next(
         p
         for p in iteration.plan.placements
-        if p.cascade == encode.cascade and not iteration.encodes(p)
+        if p.cascade == before.cascade and iteration.denoises(p)
     )
-    batch = iteration.batch_of(encode.cascade)
+    batch = iteration.batch_of(before.cascade)
     consumers = group_of(denoise)
+    text = not iteration.encodes(before)
+    tokens = config.token_count(batch.shape)
     return Route(
-        cascade=encode.cascade,
-        producers=group_of(encode),
+        cascade=before.cascade,
+        producers=group_of(before),
         consumers=consumers,
-        counts=split_tokens(config.token_count(batch.shape), len(consumers)),
+        counts=(1,) * len(consumers) if text else split_tokens(tokens, len(consumers)),
         clips=batch.size,
-        features=config.carried_features,
+        features=text_features(config) if text else config.carried_features,
+        text=text,
     )
 
 

@@ -54,6 +54,15 @@ class EmulatedWork:
         size = (batch.size, config.token_count(batch.shape), config.carried_features)
         return _occupy(placement, member, lambda: torch.zeros(size, device=self._adapter.device))
 
+    def text(self, iteration: ReplayIteration, placement: Placement, member: Member) -> Tensor:
+        """Texts of the right size, after the planned time."""
+        import torch
+
+        from arachne_opt.executor.texts import text_features
+
+        size = (iteration.batch_of(placement.cascade).size, 1, text_features(self._adapter.config))
+        return _occupy(placement, member, lambda: torch.zeros(size, device=self._adapter.device))
+
     def cached(self, iteration: ReplayIteration, placement: Placement, member: Member) -> Tensor:
         """This rank's tokens of a micro-batch without an encode task."""
         import torch
@@ -70,7 +79,9 @@ class EmulatedWork:
         placement: Placement,
         carried_BnP: Tensor,
         member: Member,
+        *,
         step: int,
+        texts_B1F: Tensor | None = None,
     ) -> Tensor:
         """A loss of zero and its gradient, after the planned time."""
         return _occupy(placement, member, lambda: self._backward(carried_BnP))

@@ -20,6 +20,11 @@ from arachne_opt.errors import RunError
 from arachne_opt.executor.sequence_parallel import Window
 
 
+def hand_off_key(cascade: int, *, text: bool) -> int:
+    """A number for each of a cascade's two hand-offs: of latents and of texts."""
+    return 2 * cascade + text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One hand-off.
@@ -29,6 +34,7 @@ class Route:
         counts: tokens of each consumer.
         clips: size of the micro-batch.
         features: values of a token.
+        text: of embedded texts, which every consumer needs whole; ``counts`` are tokens of all.
     """
 
     cascade: int
@@ -37,6 +43,17 @@ class Route:
     counts: tuple[int, ...]
     clips: int
     features: int
+    text: bool = False
+
+    @property
+    def key(self) -> int:
+        """Number of the hand-off, which tells its messages from those of all others."""
+        return hand_off_key(self.cascade, text=self.text)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that a producer holds."""
+        return self.counts[0] if self.text else sum(self.counts)
 
     def senders(self) -> dict[int, int]:
         """The producer that serves each consumer which did not produce; the load is spread."""
@@ -68,7 +85,7 @@ class HandOff:
         Raises:
             RunError: tokens that are not those of the plan; nothing is sent.
         """
-        wanted = (route.clips, sum(route.counts), route.features)
+        wanted = (route.clips, route.tokens, route.features)
         if whole_BNP is not None and tuple(whole_BNP.shape) != wanted:
             raise RunError(f"the latents are {tuple(whole_BNP.shape)}, the plan says {wanted}")
         for consumer, producer in route.senders().items():
@@ -76,14 +93,14 @@ class HandOff:
                 self._send(route, consumer, _window_of(route, consumer, whole_BNP).contiguous())
             elif self._rank == consumer:
                 tokens = torch.empty(route.size(consumer), device=self._device)
-                work = dist.irecv(tokens, producer, tag=route.cascade)
-                self._inbox[route.cascade] = tokens, work
+                work = dist.irecv(tokens, producer, tag=route.key)
+                self._inbox[route.key] = tokens, work
         if whole_BNP is not None and self._rank in route.consumers:
-            self._inbox[route.cascade] = _window_of(route, self._rank, whole_BNP), None
+            self._inbox[route.key] = _window_of(route, self._rank, whole_BNP), None
 
-    def take(self, cascade: int) -> Tensor:
-        """This rank's window of a micro-batch; waits until it is there."""
-        tokens, work = self._inbox.pop(cascade)
+    def take(self, cascade: int, *, text: bool = False) -> Tensor:
+        """This rank's window of a micro-batch, or its texts; waits until it is there."""
+        tokens, work = self._inbox.pop(hand_off_key(cascade, text=text))
         if work is not None:
             work.wait()
         return tokens
@@ -97,11 +114,13 @@ class HandOff:
 
     def _send(self, route: Route, consumer: int, tokens: Tensor) -> None:
         # The tensor is kept with its message: it must live until the message has left.
-        self._sent.append((dist.isend(tokens, consumer, tag=route.cascade), tokens))
+        self._sent.append((dist.isend(tokens, consumer, tag=route.key), tokens))
         self.sent_bytes[route.cascade] += tokens.numel() * tokens.element_size()
 
 
 def _window_of(route: Route, consumer: int, whole_BNP: Tensor) -> Tensor:
     """A consumer's tokens, without a copy."""
+    if route.text:
+        return whole_BNP
     window = Window(counts=route.counts, index=route.consumers.index(consumer))
     return whole_BNP[:, window.own]

@@ -20,6 +20,8 @@ from arachne_opt.workload import Iteration, MicroBatch
 WEIGHT_RULES = ("clip", "token")
 DEVICES = ("auto", "cpu", "cuda")
 TASK_CHAIN = ("encode", "denoise")
+# Before denoise come those of the others that the clips need, each by itself.
+TASKS = ("text", *TASK_CHAIN)
 
 DEFAULT_LEARNING_RATE = 1e-4
 DEFAULT_WEIGHT_DECAY = 0.01
@@ -61,14 +63,25 @@ class ReplayIteration:
         wanted = self.problem.cascades[cascade].id
         return next(batch for batch in self.batches.micro_batches if batch.id == wanted)
 
+    def task_name(self, placement: Placement) -> str:
+        """Name of the task of a placement: one of ``TASKS``."""
+        return self.problem.cascades[placement.cascade].tasks[placement.task].name
+
     def encodes(self, placement: Placement) -> bool:
         """Whether a placement is of an encode task."""
-        tasks = self.problem.cascades[placement.cascade].tasks
-        return tasks[placement.task].name == TASK_CHAIN[0]
+        return self.task_name(placement) == "encode"
+
+    def denoises(self, placement: Placement) -> bool:
+        """Whether a placement is of a denoise task."""
+        return self.task_name(placement) == "denoise"
+
+    def has_task(self, cascade: int, name: str) -> bool:
+        """Whether a cascade has a task of some name."""
+        return any(task.name == name for task in self.problem.cascades[cascade].tasks)
 
     def is_encoded(self, cascade: int) -> bool:
         """Whether a cascade has an encode task; else its latents lie in files."""
-        return len(self.problem.cascades[cascade].tasks) > 1
+        return self.has_task(cascade, "encode")
 
     def label(self, placement: Placement) -> str:
         """A placement for people, such as ``denoise of b3``."""
@@ -179,10 +192,14 @@ def check_world_size(job: ReplayJob, world_size: int) -> None:
 def _check_tasks(problem: CascadeProblem, where: str) -> None:
     for cascade in problem.cascades:
         names = tuple(task.name for task in cascade.tasks)
-        chained = names == TASK_CHAIN and cascade.tasks[1].predecessors == (0,)
-        if not chained and names != TASK_CHAIN[1:]:
+        *before, last = cascade.tasks
+        known = names == tuple(name for name in TASKS if name in names)
+        alone = not any(task.predecessors for task in before)
+        joined = last.predecessors == tuple(range(len(before)))
+        if not (known and alone and joined and last.name == "denoise"):
             what = f"cascade {cascade.id} has the tasks {', '.join(names)}; the runtime replays"
-            raise InputError(f"{what} encode followed by denoise, or denoise alone", where=where)
+            what += " encode followed by denoise, or denoise alone, text beside encode or not"
+            raise InputError(what, where=where)
 
 
 def _check_placements(problem: CascadeProblem, plan: CascadePlan, where: str) -> None:

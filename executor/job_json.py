@@ -43,7 +43,7 @@ _NESTED = ("update", "checkpoints")
 _BATCH = ("id", "frames", "height", "width", "clips")
 _CLIP = (
     *("id", "frames", "height", "width", "path", "caption", "text_tokens", "fps"),
-    *("latents", "train_fps"),
+    *("latents", "train_fps", "embeddings"),
 )
 
 
@@ -135,6 +135,7 @@ def batch_to_json(batch: MicroBatch) -> dict[str, Any]:
             "fps": clip.fps,
             "latents": clip.latents,
             "train_fps": clip.train_fps,
+            **({"embeddings": clip.embeddings} if clip.embeddings else {}),
         }
         for clip in batch.clips
     ]
@@ -224,6 +225,7 @@ def _clip(fields: Fields) -> Clip:
         fps=fields.number("fps", 0.0),
         latents=fields.text("latents", ""),
         train_fps=fields.number("train_fps", 0.0),
+        embeddings=fields.text("embeddings", ""),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from arachne_opt.errors import InputError
-from arachne_opt.executor.job import DEVICES, TASK_CHAIN
+from arachne_opt.executor.job import DEVICES, TASK_CHAIN, TASKS
 from arachne_opt.executor.job_json import (
     batch_from_json,
     batch_to_json,
@@ -70,8 +70,8 @@ class MeasureJob:
     def __post_init__(self) -> None:
         if not self.batches or not self.degrees or min(self.degrees) < 1:
             raise InputError("a measurement needs micro-batches and degrees of at least 1")
-        if strange := [task for task in self.tasks if task not in TASK_CHAIN]:
-            raise InputError(f"unknown task {strange[0]!r}", hint=" or ".join(TASK_CHAIN))
+        if strange := [task for task in self.tasks if task not in TASKS]:
+            raise InputError(f"unknown task {strange[0]!r}", hint=" or ".join(TASKS))
         if self.repeats < 1 or self.warmup < 0 or self.threads_per_rank < 0:
             raise InputError("repeats must be positive, warmup and threads not negative")
         if self.recompute and self.model.checkpointing:
@@ -85,7 +85,7 @@ class MeasureJob:
     def degrees_of(self, task: str, batch: MicroBatch) -> tuple[int, ...]:
         """The degrees that a task of a micro-batch can take."""
         config = self.model.config()
-        if task == "encode":
+        if task != "denoise":
             return self.degrees
         legal = config.legal_degrees(max(self.degrees))
         tokens = config.token_count(batch.shape)

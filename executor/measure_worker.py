@@ -19,6 +19,7 @@ from arachne_opt.executor.measure import MeasureJob, Work
 from arachne_opt.executor.memory import PeakMemory
 from arachne_opt.executor.seeds import generator
 from arachne_opt.executor.sequence_parallel import Window, split_tokens
+from arachne_opt.executor.texts import encode_texts
 from arachne_opt.executor.watchdog import Watchdog
 from arachne_opt.records import Measurement
 from arachne_opt.workload import MicroBatch
@@ -64,7 +65,8 @@ class Meter:
         if self._watchdog.rank < degree:
             member = Member(index=self._watchdog.rank, degree=degree, group=self._pool.get(ranks))
             figures[1:] = torch.tensor(self._repeat(batch, task, member))
-            with self._memory.watch():
+            encoder = self._adapter.text_encoder if task == "text" else None
+            with self._memory.watch(*filter(None, (encoder,))):
                 self._run(batch, task, member)
             figures[0] = self._memory.bytes + self._moments_bytes
         # The slowest rank counts. The idle ones wait here, blocked in gloo.
@@ -98,6 +100,8 @@ class Meter:
     def _run(self, batch: MicroBatch, task: str, member: Member) -> None:
         if task == "encode":
             encode_batch(self._adapter, batch, member)
+        elif task == "text":
+            encode_texts(self._adapter, batch, member)
         else:
             self._denoise(batch, member)
 

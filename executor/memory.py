@@ -30,8 +30,12 @@ class PeakMemory:
         self.bytes = 0
 
     @contextmanager
-    def watch(self) -> Iterator[None]:
-        """Sets ``bytes`` to the peak inside of the block; on a CPU the block takes longer."""
+    def watch(self, *more: nn.Module) -> Iterator[None]:
+        """Sets ``bytes`` to the peak inside of the block; on a CPU the block takes longer.
+
+        Args:
+            more: other modules that are there meanwhile.
+        """
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
             torch.cuda.reset_peak_memory_stats(self._device)
@@ -39,7 +43,7 @@ class PeakMemory:
             torch.cuda.synchronize(self._device)
             self.bytes = torch.cuda.max_memory_allocated(self._device)
             return
-        with LiveTensors(_held(self._modules)) as live:
+        with LiveTensors(tensors_of((*self._modules, *more))) as live:
             yield
         self.bytes = live.peak_bytes
 
@@ -88,7 +92,8 @@ class LiveTensors(TorchDispatchMode):
         self.now_bytes -= size
 
 
-def _held(modules: tuple[nn.Module, ...]) -> Iterator[Tensor]:
+def tensors_of(modules: Iterable[nn.Module]) -> Iterator[Tensor]:
+    """Weights, buffers and gradients."""
     for module in modules:
         yield from module.buffers()
         for parameter in module.parameters():

@@ -64,7 +64,7 @@ class SampleReader:
             tensor: Tensor = part[:, request.first : request.last]
             return tensor.float()
 
-        return _finite(_opened(request.clip, cut), request.clip)
+        return _finite(_opened(request.clip.latents, request.clip, cut), request.clip)
 
     def _embeddings(self, request: Request) -> dict[str, Tensor]:
         config = self._config
@@ -73,7 +73,8 @@ class SampleReader:
             names = [name for name in ("text", *config.extras) if name in file.keys()]  # noqa: SIM118 - no mapping
             return {name: file.get_tensor(name).float() for name in names}
 
-        found: dict[str, Tensor] = _opened(request.clip, pick)
+        path = request.clip.embeddings or request.clip.latents
+        found: dict[str, Tensor] = _opened(path, request.clip, pick)
         for name, value in found.items():
             size = tuple(value.shape)
             wanted = config.extras.get(name, (len(value), config.text_dim))
@@ -83,18 +84,18 @@ class SampleReader:
         return found
 
 
-def _opened(clip: Clip, use: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever is read
+def _opened(path: str, clip: Clip, use: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever is read
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(clip.latents, framework="pt") as file:
+        with safe_open(path, framework="pt") as file:
             return use(file)
     except (OSError, SafetensorError) as error:
         where = f"clip {clip.id}"
-        raise InputError(f"cannot read {clip.latents}: {error}", where=where) from error
+        raise InputError(f"cannot read {path}: {error}", where=where) from error
 
 
 def _finite(value: Tensor, clip: Clip) -> Tensor:
     if not torch.isfinite(value).all():
-        raise InputError(f"{clip.latents} holds numbers that are not finite")
+        raise InputError(f"a file of clip {clip.id} holds numbers that are not finite")
     return value

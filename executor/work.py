@@ -23,6 +23,7 @@ from arachne_opt.executor.prefetch import Prefetch
 from arachne_opt.executor.samples import Request, SampleReader
 from arachne_opt.executor.seeds import clip_pixels
 from arachne_opt.executor.sequence_parallel import Window, split_tokens
+from arachne_opt.executor.texts import encode_texts, unpacked
 from arachne_opt.executor.tokens import patchify
 from arachne_opt.executor.weights import clip_weights
 from arachne_opt.workload import Clip, MicroBatch, Shape
@@ -47,6 +48,10 @@ class TaskWork(Protocol):
         """All tokens (B, N, P) of a micro-batch, on every rank of the group."""
         ...
 
+    def text(self, iteration: ReplayIteration, placement: Placement, member: Member) -> Tensor:
+        """The embedded texts (B, 1, F) of a micro-batch, on every rank of the group."""
+        ...
+
     def cached(self, iteration: ReplayIteration, placement: Placement, member: Member) -> Tensor:
         """This rank's tokens (B, n, P) of a micro-batch whose latents lie in files."""
         ...
@@ -57,7 +62,9 @@ class TaskWork(Protocol):
         placement: Placement,
         carried_BnP: Tensor,
         member: Member,
+        *,
         step: int,
+        texts_B1F: Tensor | None = None,
     ) -> Tensor:
         """What this rank's tokens add to the loss; the gradient is added to the parameters."""
         ...
@@ -97,7 +104,11 @@ class ModelWork:
         wanted = self._requests(iteration)
         failures = self._prefetch.collect(wanted, self._requests(following) if following else ())
         self._left_out = {}
-        if any(c.path or c.latents for b in iteration.batches.micro_batches for c in b.clips):
+        if any(
+            c.path or c.latents or c.embeddings
+            for b in iteration.batches.micro_batches
+            for c in b.clips
+        ):
             told: list[dict[str, str]] = [{} for _ in range(dist.get_world_size())]
             dist.all_gather_object(told, {r.clip.id: why for r, why in failures.items()})
             for one in told:
@@ -109,6 +120,10 @@ class ModelWork:
         batch = iteration.batch_of(placement.cascade)
         latents = encode_batch(self._adapter, batch, member, pixels=self._pixels)
         return patchify(latents, self._adapter.config.patch)
+
+    def text(self, iteration: ReplayIteration, placement: Placement, member: Member) -> Tensor:
+        """The texts of all clips."""
+        return encode_texts(self._adapter, iteration.batch_of(placement.cascade), member)
 
     def cached(self, iteration: ReplayIteration, placement: Placement, member: Member) -> Tensor:
         """This rank's tokens, cut from the latent frames that it read."""
@@ -130,13 +145,16 @@ class ModelWork:
         placement: Placement,
         carried_BnP: Tensor,
         member: Member,
+        *,
         step: int,
+        texts_B1F: Tensor | None = None,
     ) -> Tensor:
         """The weighted loss of this rank's tokens."""
         self._recompute(self._job.model.checkpointing or placement.recompute)
         batch, config, job = iteration.batch_of(placement.cascade), self._adapter.config, self._job
+        encoded = {} if texts_B1F is None else unpacked(texts_B1F, batch.clips, config)
         weights = clip_weights(iteration.batches, batch, job.weight_rule, config, self._left_out)
-        embeddings = {
+        read = {
             request.clip.id: self._prefetch.take(request)
             for request in _text_requests(batch)
             if request.clip.id not in self._left_out
@@ -149,7 +167,7 @@ class ModelWork:
             weights=weights,
             seed=job.seed,
             step=step,
-            embeddings=embeddings,
+            embeddings=encoded | read,
         )
 
     def _recompute(self, wanted: bool) -> None:
@@ -179,8 +197,9 @@ class ModelWork:
             member = Member(
                 index=sorted(placement.devices).index(self._rank), degree=placement.degree
             )
-            if iteration.encodes(placement):
-                found += self._pixel_requests(batch, member)
+            if not iteration.denoises(placement):
+                encoded = iteration.encodes(placement)
+                found += self._pixel_requests(batch, member) if encoded else []
                 continue
             if not iteration.is_encoded(placement.cascade):
                 found += self._latent_requests(batch, self._window(batch, member))
@@ -207,11 +226,11 @@ class ModelWork:
 
 
 def _text_requests(batch: MicroBatch) -> list[Request]:
-    """Embeddings that lie beside cached latents."""
+    """Embeddings that lie in files."""
     return [
         Request(kind="embeddings", clip=clip, shape=batch.shape)
         for clip in batch.clips
-        if clip.latents
+        if clip.embeddings or clip.latents
     ]
 
 

@@ -115,8 +115,8 @@ class _Pricer:
         self._cost_model = cost_model
         self._degrees = degrees
         self._limit_bytes = memory_limit_bytes
-        self._kinds: dict[tuple[Shape, int, int, bool], int | None] = {}
-        self._refusals: dict[tuple[Shape, int, int, bool], InputError | InfeasibleError] = {}
+        self._kinds: dict[tuple[Shape, int, int, bool, bool], int | None] = {}
+        self._refusals: dict[tuple[Shape, int, int, bool, bool], InputError | InfeasibleError] = {}
 
     def kind(self, shape: Shape, clips: tuple[Clip, ...]) -> int | None:
         """Index of a micro-batch in the catalogue, None where it fits nowhere or has no price."""
@@ -132,11 +132,11 @@ class _Pricer:
         others = (r for (s, *_), r in self._refusals.items() if s == shape)
         return self._refusals.get(self._key(single)) or next(others)
 
-    def _key(self, batch: MicroBatch) -> tuple[Shape, int, int, bool]:
+    def _key(self, batch: MicroBatch) -> tuple[Shape, int, int, bool, bool]:
         text = self._cost_model.model.used_text_tokens(batch.text_tokens)
-        return batch.shape, batch.size, text, batch.cached
+        return batch.shape, batch.size, text, batch.cached, batch.embedded
 
-    def _price(self, key: tuple[Shape, int, int, bool], batch: MicroBatch) -> int | None:
+    def _price(self, key: tuple[Shape, int, int, bool, bool], batch: MicroBatch) -> int | None:
         try:
             cascade = build_cascade(batch, self._cluster, self._cost_model, self._degrees)
             if self._limit_bytes is not None:

@@ -81,14 +81,15 @@ def build_cascade(
     """The tasks of one micro-batch with the options that fit the cluster.
 
     Clips whose latents are cached have nothing to encode, no text either, as the embeddings lie
-    beside the latents: their cascade begins after that.
+    beside the latents: their cascade begins after that. Clips with embedded texts have no text to
+    encode.
 
     Raises:
         InputError: the cost model knows nothing about the micro-batch.
         InfeasibleError: a task fits at no degree.
     """
-    cached = (TEXT, ENCODE) if batch.cached else ()
-    names = [n for n in cost_model.task_names if n not in cached]
+    there = {TEXT: batch.embedded, ENCODE: batch.cached}
+    names = [n for n in cost_model.task_names if not there.get(n, False)]
     tasks = [
         _task(task, _before(names, index), batch, cluster, cost_model, degrees)
         for index, task in enumerate(names)

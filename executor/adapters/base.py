@@ -59,12 +59,14 @@ class VideoAdapter(ABC):
         vae: the module that encodes.
         transformer: the module whose parameters are trained.
         device: where both live.
+        text_encoder: made when the first text is encoded, where the model has one.
     """
 
     config: ModelConfig
     vae: nn.Module
     transformer: nn.Module
     device: torch.device
+    text_encoder: nn.Module | None = None
 
     def __init__(self, choice: ModelChoice, device: torch.device) -> None:
         """Sets sizes and device; a subclass makes its modules, the same on every rank."""
@@ -77,6 +79,14 @@ class VideoAdapter(ABC):
         A model that starts from an image gives the latents of its first frame, followed by
         nothing, as further channels.
         """
+
+    def encode_text(self, caption: str) -> Mapping[str, Tensor]:
+        """``text`` (tokens, D) of a caption and, where the model has such an extra, ``pooled``.
+
+        Raises:
+            RunError: the model has no text encoder.
+        """
+        raise RunError(f"{type(self).__name__} has no text encoder")
 
     @abstractmethod
     def predict(self, noisy_BnP: Tensor, batch: DenoiseBatch) -> Tensor:

@@ -18,6 +18,7 @@ from arachne_opt.executor.adapters.diffusers_model import (
     keep_own,
     kl_vae_arguments,
 )
+from arachne_opt.executor.adapters.text import TextModel
 from arachne_opt.executor.model_config import ModelChoice, ModelConfig
 from arachne_opt.executor.sequence_parallel import joint_attention, own_tokens
 
@@ -43,6 +44,14 @@ class CogVideoXAdapter(DiffusersAdapter):
         inverted = self.vae.config.invert_scale_latents
         scaled: Tensor = latents / factor if inverted else latents * factor
         return scaled
+
+    def encode_text(self, caption: str) -> dict[str, Tensor]:
+        """The last states of T5, padding included: the published model attends to all of them."""
+        if self.text_encoder is None:
+            encoder = TextModel(self.choice, "T5EncoderModel", self.config.text_dim, masked=False)
+            self.text_encoder = encoder.to(self.device)
+        given, _ = self.text_encoder(caption, self.config.text_length)
+        return {"text": given.last_hidden_state[0]}
 
     def mix(self, batch: DenoiseBatch) -> tuple[Tensor, Tensor]:
         """Noisy latents of a variance-preserving path, and v (Salimans and Ho, arXiv 2202.00512).

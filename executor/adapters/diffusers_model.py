@@ -39,6 +39,7 @@ class DiffusersAdapter(VideoAdapter):
 
     def __init__(self, choice: ModelChoice, device: torch.device) -> None:
         super().__init__(choice, device)
+        self.choice = choice
         vae, transformer = self._load(choice) if choice.checkpoint else self._random(choice)
         self.vae = vae.requires_grad_(False).eval().to(device)
         self.transformer = transformer.to(device)

@@ -17,11 +17,16 @@ from arachne_opt.executor.adapters.diffusers_model import (
     keep_own,
     kl_vae_arguments,
 )
-from arachne_opt.executor.model_config import ModelConfig
+from arachne_opt.executor.adapters.text import TextModel
+from arachne_opt.executor.model_config import ModelChoice, ModelConfig
 from arachne_opt.executor.sequence_parallel import joint_attention, own_tokens
 
 # The published model was distilled with guidance; training goes on without any.
 _NO_GUIDANCE = 1.0
+
+# As published: the states before the last two layers, and the tokens of CLIP.
+_LLAMA_STATES = -3
+_CLIP_TOKENS = 77
 
 
 class HunyuanVideoAdapter(DiffusersAdapter):
@@ -36,6 +41,14 @@ class HunyuanVideoAdapter(DiffusersAdapter):
         latents = self.vae.encode(pixels_BCFHW).latent_dist.mode()
         scaled: Tensor = latents * self.vae.config.scaling_factor
         return scaled
+
+    def encode_text(self, caption: str) -> dict[str, Tensor]:
+        """States of Llama, of the caption inside its prompt, and the pooled output of CLIP."""
+        if self.text_encoder is None:
+            encoder = _TwoEncoders(self.choice, self.config)
+            self.text_encoder = encoder.to(self.device)
+        found: dict[str, Tensor] = self.text_encoder(caption)
+        return found
 
     def predict(self, noisy_BnP: Tensor, batch: DenoiseBatch) -> Tensor:
         """Predicted velocity of this rank's tokens."""
@@ -90,6 +103,33 @@ class HunyuanVideoAdapter(DiffusersAdapter):
             "pooled_projection_dim": config.pooled_width,
             "rope_axes_dim": (config.head_dim - 2 * side, side, side),
         }
+
+
+class _TwoEncoders(nn.Module):
+    """Llama for the tokens of the text, CLIP for the whole of it."""
+
+    def __init__(self, choice: ModelChoice, config: ModelConfig) -> None:
+        super().__init__()
+        self._length = config.text_length
+        self._template, self._skipped = _prompt() if choice.checkpoint else ("{}", 0)
+        self.words = TextModel(choice, "LlamaModel", config.text_dim)
+        self.whole = TextModel(choice, "CLIPTextModel", config.pooled_width, "_2")
+
+    def forward(self, caption: str) -> dict[str, Tensor]:
+        """The tokens of the caption that are no padding, and its pooled embedding."""
+        prompt = self._template.format(caption)
+        given, mask = self.words(prompt, self._length + self._skipped)
+        states = given.hidden_states[_LLAMA_STATES][0, self._skipped : int(mask.sum())]
+        pooled, _ = self.whole(caption, _CLIP_TOKENS)
+        return {"text": states, "pooled": pooled.pooler_output[0]}
+
+
+def _prompt() -> tuple[str, int]:
+    """The published prompt, and the number of its tokens before the caption."""
+    from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video
+
+    prompt = pipeline_hunyuan_video.DEFAULT_PROMPT_TEMPLATE
+    return prompt["template"], prompt["crop_start"]
 
 
 def _keep_own_rope(

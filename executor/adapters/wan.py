@@ -16,6 +16,7 @@ from arachne_opt.executor.adapters.diffusers_model import (
     DiffusersAdapter,
     keep_own,
 )
+from arachne_opt.executor.adapters.text import TextModel
 from arachne_opt.executor.model_config import ModelChoice, ModelConfig
 from arachne_opt.executor.sequence_parallel import attention, own_tokens
 
@@ -46,6 +47,14 @@ class WanAdapter(DiffusersAdapter):
         first = torch.zeros_like(pixels_BCFHW)
         first[:, :, 0] = pixels_BCFHW[:, :, 0]
         return torch.cat((latents, self._scaled(first)), dim=1)
+
+    def encode_text(self, caption: str) -> dict[str, Tensor]:
+        """The last states of UMT5, without the padding."""
+        if self.text_encoder is None:
+            encoder = TextModel(self.choice, "UMT5EncoderModel", self.config.text_dim)
+            self.text_encoder = encoder.to(self.device)
+        given, mask = self.text_encoder(caption, self.config.text_length)
+        return {"text": given.last_hidden_state[0, : int(mask.sum())]}
 
     def predict(self, noisy_BnP: Tensor, batch: DenoiseBatch) -> Tensor:
         """Predicted velocity of this rank's tokens."""

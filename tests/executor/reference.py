@@ -102,8 +102,8 @@ def _sample(
     noisy, wanted = model.mix(clean, noise, time)
     text, tokens = clip_text(clip.id, clip.text_tokens, config.text_length, config.text_dim), None
     extras = {name: clip_extra(clip.id, name, size) for name, size in config.extras.items()}
-    if clip.latents:
-        kept = load_file(clip.latents)
+    if clip.latents or clip.embeddings:
+        kept = load_file(clip.embeddings or clip.latents)
         if "text" in kept:
             tokens = len(kept["text"])
             text = torch.cat(
