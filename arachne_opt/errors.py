@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 # Exit codes of commands that end without an error of ours.
+LEFT_OUT = 2  # it is done, without clips whose files cannot be used
 OUTSIDE_GAP = 4
 INTERRUPTED = 130
 

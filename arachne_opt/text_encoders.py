@@ -49,9 +49,24 @@ _LLAMA = TextEncoderSpec(
     source="Llama 3 8B without its head: 32 layers of width 4096, inner 14336, 128256 tokens",
 )
 
+_TINY = TextEncoderSpec(
+    name="tiny",
+    parameters=9_472,
+    layer_parameters=5_328,
+    source="ours, for tests: T5 of two layers, width 16, inner 32, 259 tokens",
+)
+
 # By the beginning of a model's name.
 TEXT_ENCODERS: Mapping[str, TextEncoderSpec] = MappingProxyType(
-    {"wan2.1": _UMT5, "cogvideox": _T5, "hunyuanvideo": _LLAMA}
+    {
+        "wan2.1": _UMT5,
+        "cogvideox": _T5,
+        "hunyuanvideo": _LLAMA,
+        "tiny-wan": _TINY,
+        "tiny-cogvideox": _TINY,
+        "tiny-hunyuan-video": _TINY,
+        "demo-wan": _TINY,
+    }
 )
 
 

@@ -21,6 +21,7 @@ REPORTED_STEPS = 10_000
 
 _PLAIN = ("model", "world_size", "device", "threads_per_rank", "weight_rule", "emulated")
 _TEXTS = ("notes", "stragglers")
+_CLIPS = "dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +154,7 @@ class ReplayReport:
         notes: what the user should know, such as a checkpoint that could not be kept.
         stragglers: tasks that held up their step, with the rank.
         emulated: tasks slept instead of computing; no time here is one of a training.
+        dropped: clips of the manifest that no iteration has, each with the reason.
     """
 
     model: str
@@ -164,6 +166,7 @@ class ReplayReport:
     notes: tuple[str, ...] = ()
     stragglers: tuple[str, ...] = ()
     emulated: bool = False
+    dropped: tuple[tuple[str, str], ...] = ()
 
 
 def report_to_json(report: ReplayReport) -> dict[str, Any]:
@@ -171,7 +174,8 @@ def report_to_json(report: ReplayReport) -> dict[str, Any]:
     value = {key: getattr(report, key) for key in _PLAIN}
     rows = [iteration_report_to_json(iteration) for iteration in report.iterations]
     texts = {key: list(getattr(report, key)) for key in _TEXTS}
-    return {"format": REPORT_FORMAT, **value, **texts, "iterations": rows}
+    dropped = {_CLIPS: [list(row) for row in report.dropped]} if report.dropped else {}
+    return {"format": REPORT_FORMAT, **value, **texts, **dropped, "iterations": rows}
 
 
 def iteration_report_to_json(iteration: IterationReport) -> dict[str, Any]:
@@ -193,9 +197,16 @@ def report_from_json(value: object) -> ReplayReport:
         raise InputError(f"not a report of format {REPORT_FORMAT!r}")
     try:
         iterations = tuple(iteration_report_from_json(row) for row in value["iterations"])
-        rest = {k: v for k, v in value.items() if k not in ("format", "iterations", *_TEXTS)}
+        own = ("format", "iterations", _CLIPS, *_TEXTS)
+        rest = {k: v for k, v in value.items() if k not in own}
         notes, stragglers = (tuple(map(str, value.get(key, ()))) for key in _TEXTS)
-        return ReplayReport(iterations=iterations, notes=notes, stragglers=stragglers, **rest)
+        return ReplayReport(
+            iterations=iterations,
+            notes=notes,
+            stragglers=stragglers,
+            dropped=tuple((str(clip), str(why)) for clip, why in value.get(_CLIPS, ())),
+            **rest,
+        )
     except (KeyError, TypeError) as error:
         raise InputError(f"malformed report: {error}") from error
 

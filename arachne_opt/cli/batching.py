@@ -183,12 +183,11 @@ def _priced(options: dict[str, Any], model: str | None) -> tuple[Cluster, CostMo
     if options["cluster"] is None:
         raise click.UsageError("--group clips needs --cluster FILE or a shorthand")
     cluster = read_cluster(options["cluster"])
-    text = options.get("text_encoder", False)  # training has no such option
     return cluster, load_costs(
         options["cost_table"],
         model,
         cluster,
-        text_encoder=text,
+        text_encoder=options["text_encoder"],
         recompute=options["recompute"],
         sharding=options.get("sharding", "zero1"),
     )

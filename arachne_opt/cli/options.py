@@ -93,6 +93,16 @@ def warm_start_option(command: Command) -> Command:
     )(command)
 
 
+def seeds_option(command: Command) -> Command:
+    """``--seeds/--no-seeds``."""
+    return click.option(
+        "--seeds/--no-seeds",
+        default=True,
+        show_default=True,
+        help="Begin the search with what a learned policy says.",
+    )(command)
+
+
 def limits_of(options: dict[str, Any]) -> Limits:
     """The limits that ``limit_options`` read."""
     return Limits(
@@ -113,6 +123,16 @@ def recompute_option(command: Command) -> Command:
         flag_value="always",
         help="Keep the inputs of the blocks only and compute their activations again: in every "
         "task, in none, or in those that the plan chooses.",
+    )(command)
+
+
+def text_encoder_option(command: Command) -> Command:
+    """``--text-encoder``."""
+    return click.option(
+        "--text-encoder/--no-text-encoder",
+        default=False,
+        show_default=True,
+        help="Texts are encoded too: a task of its own before denoise.",
     )(command)
 
 

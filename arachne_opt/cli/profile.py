@@ -13,6 +13,7 @@ from arachne_opt.cli.options import (
     OUTPUT,
     database_option,
     recompute_option,
+    text_encoder_option,
     workload_options,
 )
 from arachne_opt.cli.output import emit_table, write_whole
@@ -39,6 +40,7 @@ def profile() -> None:
 @click.option("--model", required=True, help="Model preset to run, such as tiny-wan or toy.")
 @click.option("--checkpoint", default="", help="Local folder in diffusers' layout instead.")
 @recompute_option
+@text_encoder_option
 @click.option("--degrees", default="1,2", show_default=True, help="Degrees to measure.")
 @click.option("--ranks", type=click.IntRange(min=1), help="Processes. [default: largest degree]")
 @click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
@@ -52,6 +54,7 @@ def cascade(**options: Any) -> None:  # noqa: ANN401
     The medians go to a cost table for ``solve cascade --costs`` and to the database.
     """
     from arachne_opt.db.store import PlanStore
+    from arachne_opt.executor.job import TASK_CHAIN, TASKS
     from arachne_opt.executor.measure import MeasureJob
     from arachne_opt.executor.model_config import ModelChoice
 
@@ -71,6 +74,7 @@ def cascade(**options: Any) -> None:  # noqa: ANN401
         threads_per_rank=options["threads"],
         device_type=options["device_type"],
         recompute=options["recompute"] == "planned",
+        tasks=TASKS if options["text_encoder"] else TASK_CHAIN,
     )
     with PlanStore.open(database_url(options["db_url"])) as store:
         rows = measure(job, options["ranks"] or max(degrees))

@@ -139,3 +139,5 @@ def show_report(report: ReplayReport, form: str) -> None:
         click.echo(f"left out: clip {clip}: {why}")
     if left_out:
         click.echo(f"{len(left_out)} clips were left out, their files cannot be used")
+    if report.dropped:
+        click.echo(f"{len(report.dropped)} clips of the manifest were not trained; see the report")

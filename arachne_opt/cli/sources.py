@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,10 +42,22 @@ class GroupingOptions:
         return cls(**{field.name: options.pop(field.name) for field in fields(cls)})
 
 
-def load_workload(manifest: Path, options: GroupingOptions, model: ModelSpec | None) -> Workload:
+def load_workload(
+    manifest: Path,
+    options: GroupingOptions,
+    model: ModelSpec | None,
+    *,
+    on_dropped: Callable[[str, str], None] | None = None,
+) -> Workload:
     """Reads and groups the clips of a manifest; says what was shortened, resized and dropped.
 
     Clips in the manifest's quarantine are left out, and counted.
+
+    Args:
+        manifest: file of clips.
+        options: how they are grouped.
+        model: says which shapes it takes.
+        on_dropped: told the id of each clip that no iteration gets, and why.
 
     Raises:
         InputError: the manifest cannot be read, or clips fit no bucket and were not given up.
@@ -54,7 +66,8 @@ def load_workload(manifest: Path, options: GroupingOptions, model: ModelSpec | N
     from arachne_opt.frame_rate import at_frame_rate, frame_lines
     from arachne_opt.grouping import group_clips
 
-    clips = usable_clips(manifest)
+    dropped = on_dropped or (lambda _clip, _why: None)
+    clips = usable_clips(manifest, dropped)
     grouped = group_clips(
         at_frame_rate(clips, options.fps) if options.fps else clips,
         buckets=read_buckets(options.buckets) if options.buckets else None,
@@ -74,6 +87,8 @@ def load_workload(manifest: Path, options: GroupingOptions, model: ModelSpec | N
             hint = "other buckets, or --drop-refused to go on without them"
             raise InputError(text, where=str(manifest), hint=hint)
         click.echo(f"dropped: {text}", err=True)
+        for one in grouped.refused:
+            dropped(one.clip_id, one.reason)
     chosen = select(grouped.workload, options.span)
     lines = frame_lines(clips, chosen)
     for line in lines[:_SHOWN_CLIPS] if any("->" in line for line in lines) else ():
@@ -81,13 +96,21 @@ def load_workload(manifest: Path, options: GroupingOptions, model: ModelSpec | N
     return chosen
 
 
-def usable_clips(manifest: Path) -> tuple[Clip, ...]:
+def usable_clips(
+    manifest: Path, on_dropped: Callable[[str, str], None] | None = None
+) -> tuple[Clip, ...]:
     """The clips of a manifest without those in its quarantine, which are counted on stderr."""
     from arachne_opt.manifest import read_manifest
     from arachne_opt.quarantine import quarantine_path, read_quarantine
 
     clips, file = read_manifest(manifest), quarantine_path(manifest)
-    out = {entry.id for entry in read_quarantine(file)}
+    entries = read_quarantine(file)
+    out = {entry.id for entry in entries}
+    if on_dropped is not None:
+        known = {clip.id for clip in clips}
+        for entry in entries:
+            if entry.id in known:
+                on_dropped(entry.id, f"in quarantine: {entry.reason}")
     left = tuple(clip for clip in clips if clip.id not in out)
     if len(left) < len(clips):
         click.echo(f"{len(clips) - len(left)} clips are in quarantine: {file}", err=True)

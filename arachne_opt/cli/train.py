@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from arachne_opt.cli.options import (
     limit_options,
     limits_of,
     recompute_option,
+    text_encoder_option,
     workload_options,
 )
 from arachne_opt.cli.output import write_whole
@@ -46,13 +48,14 @@ from arachne_opt.cli.training import (
     note_failures,
     opening_of,
     resume_position,
+    step_log,
     training_options,
     update_options,
 )
 from arachne_opt.cluster import Cluster
 from arachne_opt.cluster_file import read_cluster
 from arachne_opt.costs.base import CostModel
-from arachne_opt.errors import INTERRUPTED, InputError
+from arachne_opt.errors import INTERRUPTED, LEFT_OUT, InputError
 from arachne_opt.models import model_spec
 from arachne_opt.planning.service import DEFAULT_SOLVER, Answer, PlanService, plan_of_record
 from arachne_opt.settings import database_url
@@ -61,8 +64,8 @@ from arachne_opt.workload import Iteration, Workload
 if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
     from arachne_opt.executor.job import ReplayJob
-    from arachne_opt.executor.report import ReplayReport
-    from arachne_opt.executor.sampler import Position
+    from arachne_opt.executor.report import IterationReport, ReplayReport
+    from arachne_opt.executor.sampler import Position, Sampler
 
 # Iterations, each with the answer that has its plan.
 Planned = tuple[tuple[Iteration, ...], list[Answer]]
@@ -79,6 +82,7 @@ QUICK_SOLVER = "list"
 @click.option("--model", help="Model preset, such as tiny-wan or toy, or module:NAME of your own.")
 @click.option("--checkpoint", default="", help="Local folder in diffusers' layout instead.")
 @recompute_option
+@text_encoder_option
 @click.option("--costs", "cost_table", type=FILE, help="Measured costs; else analytic ones.")
 @click.option("--degrees", help="Degrees to choose from, such as 1,2,4.")
 @click.option("--plan", "plan_ids", multiple=True, help="Stored plan, one per iteration in order.")
@@ -113,7 +117,13 @@ def train(**options: Any) -> int:  # noqa: ANN401
     grouping = GroupingOptions.taken_from(options)
     if options["emulate"]:
         return emulate(options, lambda store: _answers(store, options, grouping))
-    workload = load_workload(options["manifest"], grouping, model_spec(options["model"]))
+    dropped: dict[str, str] = {}
+    workload = load_workload(
+        options["manifest"],
+        grouping,
+        model_spec(options["model"]),
+        on_dropped=dropped.__setitem__,
+    )
     checkpoint_options(options)  # what is wrong with them is said before anything is planned
     with ExitStack() as stack:
         store = stack.enter_context(PlanStore.open(database_url(options["db_url"])))
@@ -130,10 +140,12 @@ def train(**options: Any) -> int:  # noqa: ANN401
         report = train_job(job, store, options, position)
         if report is None:
             return 0
+        report = replace(report, dropped=tuple(sorted(dropped.items())))
         keep_runs_if_possible(store, report)
     quarantine_left_out(report, options["manifest"], workload)
     _give(report, planned[1] + opening[1], options)
-    return 0
+    left_out = any(iteration.left_out for iteration in report.iterations)
+    return LEFT_OUT if left_out and not options["allow_left_out"] else 0
 
 
 def _answers(
@@ -264,17 +276,29 @@ def train_job(
     from arachne_opt.executor.sampler import Sampler
 
     sampler = Sampler(job, position)
-    first = sampler.position.step
-    steps = range(first, sampler.total_steps)
-    if not steps:
+    if sampler.position.step >= sampler.total_steps:
         click.echo(f"all {job.epochs} epochs are trained; nothing is left to do", err=True)
         return None
-    restarts = options["max_restarts"]
-    if not options["plan_ahead"] and options["replan_above"] is None:
-        return replay(job, max_restarts=restarts)
+    with ExitStack() as stack:
+        log = stack.enter_context(step_log(options["tensorboard"], job.world_size))
+        if not options["plan_ahead"] and options["replan_above"] is None:
+            return replay(job, on_step=log, max_restarts=options["max_restarts"])
+        return _accompanied(job, store, options, sampler, log)
+
+
+def _accompanied(
+    job: ReplayJob,
+    store: PlanStore,
+    options: dict[str, Any],
+    sampler: Sampler,
+    log: Callable[[IterationReport], None],
+) -> ReplayReport:
+    """The report of a run with a companion that plans beside it."""
     from arachne_opt.planning.companion import Companion, Outlook
 
     cluster = read_cluster(options["cluster"])
+    first = sampler.position.step
+    steps = range(first, sampler.total_steps)
     outlook = Outlook(
         steps=tuple(sampler.iteration_at(step).batches for step in steps),
         first_step=first,
@@ -293,9 +317,14 @@ def train_job(
             ahead=options["plan_ahead"],
             tell=lambda text: click.echo(text, err=True),
         )
+
+        def on_step(report: IterationReport) -> None:
+            companion.on_step(report)
+            log(report)
+
         with companion:
             job = replace(job, plan_folder=folder)
-            return replay(job, on_step=companion.on_step, max_restarts=restarts)
+            return replay(job, on_step=on_step, max_restarts=options["max_restarts"])
 
 
 def training_costs(options: dict[str, Any], cluster: Cluster) -> CostModel:
@@ -305,6 +334,7 @@ def training_costs(options: dict[str, Any], cluster: Cluster) -> CostModel:
         table,
         None if table else options["model"],
         cluster,
+        text_encoder=options["text_encoder"],
         recompute=options["recompute"],
         sharding=options["sharding"],
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,7 @@ from arachne_opt.workload import Iteration
 
 if TYPE_CHECKING:
     from arachne_opt.executor.options import CheckpointOptions, UpdateOptions
+    from arachne_opt.executor.report import IterationReport
     from arachne_opt.executor.sampler import Position
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -79,7 +81,29 @@ _OPTIONS = (
         metavar="ERROR",
         help="Correct the costs and plan anew when tasks are off by more, such as 0.25.",
     ),
+    click.option(
+        "--tensorboard",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Folder in which TensorBoard finds the figures of every step.",
+    ),
+    click.option(
+        "--allow-left-out",
+        is_flag=True,
+        help="Exit with 0, not 2, when clips were left out because of their files.",
+    ),
 )
+
+
+@contextmanager
+def step_log(folder: Path | None, world_size: int) -> Iterator[Callable[[IterationReport], None]]:
+    """What is told of each step: TensorBoard where a folder is given, else nobody."""
+    if folder is None:
+        yield lambda _report: None
+        return
+    from arachne_opt.executor.tensorboard import TensorBoardLog
+
+    with TensorBoardLog(folder, world_size) as log:
+        yield log
 
 
 def training_options(command: Command) -> Command:

@@ -61,7 +61,7 @@ def test_a_training_leaves_out_the_damaged_video_names_it_and_goes_on(arachne, v
     report = tmp_path / "report.json"
     options = ("--workload", videos, "--fps", "8", "--epochs", "2", "--report", report)
     code, out, err = arachne(*TRAIN, *options)
-    assert code == 0
+    assert code == 2
     assert "left out: clip b: " in out
     assert "1 clips were left out" in out
     assert "1 clips in quarantine" in err
@@ -74,6 +74,14 @@ def test_a_training_leaves_out_the_damaged_video_names_it_and_goes_on(arachne, v
     assert code == 0
     assert "1 clips are in quarantine" in err
     assert "left out" not in out
+    assert "1 clips of the manifest were not trained" in out
+    (dropped,) = json.loads(report.read_text())["dropped"]
+    assert dropped[0] == "b"
+    assert dropped[1].startswith("in quarantine: ")
+    (tmp_path / "videos.csv.quarantine.jsonl").unlink()
+    code, out, _ = arachne(*TRAIN, *options, "--allow-left-out")
+    assert code == 0
+    assert "1 clips were left out" in out
 
 
 @pytest.mark.slow
