@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from arachne_opt.errors import InputError
-from arachne_opt.importers.public_json import read_public_json
+from arachne_opt.importers.json_file import read_json_file
+from arachne_opt.importers.node import Node
 from arachne_opt.pipeline.architecture import Architecture, ExpertLayers
 from arachne_opt.suggest import did_you_mean
 
@@ -23,55 +24,55 @@ def read_config(path: str | Path, *, sequence_length: int | None = None) -> Arch
         InputError: no such file, a model type that we do not know, or a missing or wrong number.
     """
     file = Path(path) / "config.json" if Path(path).is_dir() else Path(path)
-    config = read_public_json(file, "model_type")
-    kind = str(config["model_type"])
-    if kind not in _READERS:
-        what = f"unknown model_type {kind!r}{did_you_mean(kind, _READERS)}"
-        raise InputError(what, where=str(file), hint=f"one of {', '.join(sorted(_READERS))}")
-    numbers = _Numbers(config, str(file))
-    name = str(config.get("_name_or_path") or file.parent.name or kind).rsplit("/", 1)[-1]
-    fields = {"name": name, "family": kind, "source": str(file.name), **_READERS[kind](numbers)}
+    config = read_json_file(file)
+    kind = config.get("model_type")
+    family = kind.text()
+    if family not in _READERS:
+        what = f"unknown model_type {family!r}{did_you_mean(family, _READERS)}"
+        raise kind.error(what, f"one of {', '.join(sorted(_READERS))}")
+    given = config.find("_name_or_path")
+    name = (given.text() if given else file.parent.name or family).rsplit("/", 1)[-1]
+    fields = {
+        "name": name,
+        "family": family,
+        "source": str(file.name),
+        **_READERS[family](_Numbers(config)),
+    }
     if sequence_length is not None:
         fields["sequence_length"] = sequence_length
     try:
         return Architecture(**fields)
     except InputError as error:
-        raise InputError(error.what, where=str(file)) from error
+        raise config.error(error.what, error.hint) from error
 
 
 class _Numbers:
-    """Whole numbers and switches of a configuration; every complaint names the key."""
+    """Whole numbers and switches of a configuration; every complaint names the line."""
 
-    def __init__(self, config: Mapping[str, Any], where: str) -> None:
+    def __init__(self, config: Node) -> None:
         self._config = config
-        self._where = where
 
     def whole(self, key: str, default: int | None = None) -> int:
         """A positive whole number; ``default`` where it is missing or null."""
-        value = self._config.get(key)
-        if value is None and default is not None:
+        found = self._config.find(key)
+        if found is None and default is not None:
             return default
-        if value is None:
-            raise InputError(f"the key {key!r} is missing", where=self._where)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            what = f"{key} must be a positive whole number, not {value!r}"
-            raise InputError(what, where=self._where)
-        return value
+        return (found or self._config.get(key)).whole(1)
 
     def optional(self, key: str) -> int | None:
         """A positive whole number, or None where it is missing or null."""
-        return None if self._config.get(key) is None else self.whole(key)
+        found = self._config.find(key)
+        return None if found is None else found.whole(1)
 
     def count(self, key: str) -> int:
         """A whole number that may be 0 and may be missing."""
-        return 0 if not self._config.get(key) else self.whole(key)
+        found = self._config.find(key)
+        return 0 if found is None else found.whole()
 
     def switch(self, key: str, default: bool) -> bool:
         """A boolean."""
-        value = self._config.get(key, default)
-        if not isinstance(value, bool):
-            raise InputError(f"{key} must be true or false, not {value!r}", where=self._where)
-        return value
+        found = self._config.find(key)
+        return default if found is None else found.flag()
 
 
 def _opt(n: _Numbers) -> dict[str, Any]:
