@@ -78,7 +78,15 @@ def complete(partial: Path, training: Training, keep: int) -> Path:
     Raises:
         OSError: the disk does not take it; no whole checkpoint has changed.
     """
-    value = {"format": TRAINING_FORMAT, **_to_json(training)}
+    return publish(partial, {"format": TRAINING_FORMAT, **_to_json(training)}, keep)
+
+
+def publish(partial: Path, value: dict[str, Any], keep: int) -> Path:
+    """The same with any description of the training.
+
+    Raises:
+        OSError: the disk does not take it; no whole checkpoint has changed.
+    """
     with (partial / TRAINING_FILE).open("w", encoding="utf-8") as file:
         json.dump(value, file)
         file.flush()

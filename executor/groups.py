@@ -64,11 +64,6 @@ class GroupPool:
             raise RunError(f"this rank has no process group for the devices {devices}")
         return group
 
-    def clear(self) -> None:
-        """Gives all groups back."""
-        for devices in list(self._groups):
-            self._drop(devices)
-
     def _drop(self, devices: Devices) -> None:
         old = self._groups.pop(devices, None)
         self._timeouts.pop(devices, None)

@@ -82,10 +82,15 @@ class Model(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A part of a parameter that no rank cuts further."""
+    """A part of a parameter that no rank cuts further.
+
+    Args:
+        axis: along which shards of the optimizer state are cut, that of tensor parallelism.
+    """
 
     key: Key
     box: Box
+    axis: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +106,8 @@ class Bundle:
     cells: tuple[Cell, ...]
 
     def shard_boxes(self, shards: int) -> tuple[tuple[Box, ...], ...]:
-        """Each cell cut into so many boxes along its longest axis, for each shard."""
-        cuts = [cut(cell.box, shards) for cell in self.cells]
+        """Each cell cut into so many boxes, for each shard."""
+        cuts = [cut(cell.box, cell.axis, shards) for cell in self.cells]
         return tuple(zip(*cuts, strict=True))
 
 
@@ -119,16 +124,32 @@ def parts_of(layout: Layout, model: Model, rank: int) -> dict[Key, Box]:
 def make_bundles(layout: Layout, model: Model) -> tuple[Bundle, ...]:
     """All cells of a model, bundled; in the order in which backwards complete them."""
     boxes = _boxes_by_key(layout, model)
-    decays = {Key(r, p.name): p.decays for r, row in enumerate(model.rows) for p in row}
+    known = {Key(r, p.name): p for r, row in enumerate(model.rows) for p in row}
     bundles: dict[tuple[tuple[int, ...], bool], list[Cell]] = {}
     for key in sorted(boxes, key=lambda k: -k.row):  # stable: by place inside a row
-        for box in _cells(boxes[key].values()):
+        for box in split(boxes[key].values()):
             holders = tuple(sorted({r for (r, _), b in boxes[key].items() if covers(b, box)}))
-            bundles.setdefault((holders, decays[key]), []).append(Cell(key, box))
+            cell = Cell(key, box, known[key].tp_axis or 0)
+            bundles.setdefault((holders, known[key].decays), []).append(cell)
     return tuple(
         Bundle(holders=holders, decays=decay, cells=tuple(cells))
         for (holders, decay), cells in bundles.items()
     )
+
+
+def held_cells(
+    bundles: Sequence[Bundle], parts: Mapping[Key, Box], model: Model
+) -> dict[Cell, tuple[Key, ...]]:
+    """Of each cell that a rank holds, the copies in which it has it."""
+    by_name: dict[Key, list[Key]] = {}
+    for copy in parts:
+        by_name.setdefault(model.named(copy), []).append(copy)
+    found = {}
+    for cell in (c for b in bundles for c in b.cells if c.key in by_name):
+        copies = tuple(k for k in by_name[cell.key] if covers(parts[k], cell.box))
+        if copies:
+            found[cell] = copies
+    return found
 
 
 def box_of(slices: Iterable[slice]) -> Box:
@@ -157,14 +178,22 @@ def within(box: Box, outer: Box) -> tuple[slice, ...]:
     return tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(box, outer, strict=True))
 
 
-def cut(box: Box, shards: int) -> tuple[Box, ...]:
-    """A box in so many parts along its longest axis; the last ones may be smaller or empty."""
-    lengths = [end - begin for begin, end in box]
-    axis = lengths.index(max(lengths))
+def cut(box: Box, axis: int, shards: int) -> tuple[Box, ...]:
+    """A box in so many parts along an axis; the last ones may be smaller or empty."""
     begin, end = box[axis]
-    wide = -(-lengths[axis] // shards)
+    wide = -(-(end - begin) // shards)
     edges = [min(end, begin + n * wide) for n in range(shards + 1)]
     return tuple((*box[:axis], (edges[n], edges[n + 1]), *box[axis + 1 :]) for n in range(shards))
+
+
+def split(boxes: Iterable[Box]) -> Iterator[Box]:
+    """The parts into which boxes cut each other."""
+    different = set(boxes)
+    axes = zip(*different, strict=True)
+    intervals = [_intervals({edge for span in axis for edge in span}) for axis in axes]
+    for cell in product(*intervals):
+        if any(covers(box, cell) for box in different):
+            yield cell
 
 
 def _boxes_by_key(layout: Layout, model: Model) -> dict[Key, dict[tuple[int, Key], Box]]:
@@ -181,31 +210,6 @@ def _boxes_by_key(layout: Layout, model: Model) -> dict[Key, dict[tuple[int, Key
     return found
 
 
-def _cells(boxes: Iterable[Box]) -> Iterator[Box]:
-    """The parts into which boxes cut each other."""
-    different = set(boxes)
-    axes = zip(*different, strict=True)
-    intervals = [_intervals({edge for span in axis for edge in span}) for axis in axes]
-    for cell in product(*intervals):
-        if any(covers(box, cell) for box in different):
-            yield cell
-
-
 def _intervals(edges: set[int]) -> Sequence[tuple[int, int]]:
     order = sorted(edges)
     return list(pairwise(order))
-
-
-def held_cells(
-    bundles: Sequence[Bundle], parts: Mapping[Key, Box], model: Model
-) -> dict[Cell, tuple[Key, ...]]:
-    """Of each cell that a rank holds, the copies in which it has it."""
-    by_name: dict[Key, list[Key]] = {}
-    for copy in parts:
-        by_name.setdefault(model.named(copy), []).append(copy)
-    found = {}
-    for cell in (c for b in bundles for c in b.cells if c.key in by_name):
-        copies = tuple(k for k in by_name[cell.key] if covers(parts[k], cell.box))
-        if copies:
-            found[cell] = copies
-    return found

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 
 import torch.distributed as dist
 
 from arachne_opt.errors import RunError
-from arachne_opt.executor.groups import DEFAULT_BOUND, GroupPool
+from arachne_opt.executor.groups import GroupPool
 from arachne_opt.executor.pipeline.layout import Layout
 from arachne_opt.executor.pipeline.seams import Company
 
@@ -20,13 +19,19 @@ class Seats:
         layout: the ranks.
         seats: process of each rank; the first ones unless given.
         timeout_s: of the groups.
+        pool: groups of earlier layouts of these processes, which are used again.
 
     Raises:
         RunError: there are fewer processes than ranks.
     """
 
     def __init__(
-        self, layout: Layout, seats: tuple[int, ...] | None = None, *, timeout_s: float = 600.0
+        self,
+        layout: Layout,
+        seats: tuple[int, ...] | None = None,
+        *,
+        timeout_s: float = 600.0,
+        pool: GroupPool | None = None,
     ) -> None:
         self.layout = layout
         self.seats = seats or tuple(range(layout.world_size))
@@ -37,7 +42,7 @@ class Seats:
         process = dist.get_rank()
         self.rank = self.seats.index(process) if process in self.seats else None
         self._timeout_s = timeout_s
-        self._pool = GroupPool(bound=max(DEFAULT_BOUND, 8 * layout.world_size * layout.row_count))
+        self.pool = pool or GroupPool()
         self.all = self.processes(range(layout.world_size))
 
     def prepare(self, groups: Iterable[tuple[int, ...]]) -> None:
@@ -48,7 +53,7 @@ class Seats:
                 needed.setdefault(self.processes(ranks), self._timeout_s)
         for ranks in groups:
             needed.setdefault(self.processes(ranks), self._timeout_s)
-        self._pool.prepare(needed)
+        self.pool.prepare(needed)
 
     def processes(self, ranks: Iterable[int]) -> tuple[int, ...]:
         """The processes of some ranks, ascending, as their group has them."""
@@ -56,18 +61,7 @@ class Seats:
 
     def group(self, ranks: Iterable[int]) -> dist.ProcessGroup | None:
         """The process group of some ranks that include this one; None for this one alone."""
-        return self._pool.get(self.processes(ranks))
-
-    def own_group(self) -> dist.ProcessGroup | None:
-        """One more group of all ranks; None on processes without a rank, and for a rank alone."""
-        if len(self.seats) == 1:
-            return None
-        group = dist.new_group(list(self.all), timeout=timedelta(seconds=self._timeout_s))
-        return group if self.rank is not None else None
-
-    def close(self) -> None:
-        """Gives all groups back."""
-        self._pool.clear()
+        return self.pool.get(self.processes(ranks))
 
     def members(self) -> Company | None:
         """The tensor-parallel group of this rank; None where it is alone."""

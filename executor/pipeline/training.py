@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
 import torch
@@ -16,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from arachne_opt.errors import InputError
+from arachne_opt.executor.groups import GroupPool
 from arachne_opt.executor.pipeline.cells import Key, Model, make_bundles, parts_of
 from arachne_opt.executor.pipeline.layout import Layout
 from arachne_opt.executor.pipeline.models.experts import weigh_balance
@@ -108,6 +110,7 @@ class PipelineTraining:
         device: of this process.
         seats: process of each rank; the first ones unless given.
         observer: sees the time pass.
+        pool: groups of earlier trainings of these processes.
 
     Raises:
         InputError: the plan is not for this model.
@@ -124,6 +127,7 @@ class PipelineTraining:
         device: torch.device | None = None,
         seats: tuple[int, ...] | None = None,
         observer: Observer | None = None,
+        pool: GroupPool | None = None,
     ) -> None:
         self.spec, self.plan, self.samples = spec, plan, samples
         self.options = options or TrainingOptions()
@@ -131,10 +135,9 @@ class PipelineTraining:
         self.layout, self.model = Layout(plan), model_of(spec)
         refuse_other_model(spec, self.layout)
         self.position = TrainingPosition()
-        self.seats = Seats(self.layout, seats, timeout_s=self.options.timeout_s)
+        self.seats = Seats(self.layout, seats, timeout_s=self.options.timeout_s, pool=pool)
         self.seats.prepare(b.holders for b in make_bundles(self.layout, self.model))
-        # Either direction has its own, so that NCCL keeps the order of the table.
-        self._backward = self.seats.own_group()
+        self._backward = self._own_group() if self.device.type == "cuda" else None
         self._observer = observer or Unobserved()
         self._fetched: dict[int, tuple[Tensor, Tensor]] = {}
         if self.seats.rank is not None:
@@ -163,12 +166,6 @@ class PipelineTraining:
         self.position = TrainingPosition(
             step=self.position.step + 1, samples=self.position.samples + self.plan.samples
         )
-
-    def close(self) -> None:
-        """Gives the process groups back."""
-        if self._backward is not None:
-            dist.destroy_process_group(self._backward)
-        self.seats.close()
 
     def backward(self) -> StepResult:
         """All forwards and backwards of an iteration, and the sums of their gradients."""
@@ -226,16 +223,24 @@ class PipelineTraining:
             rows.append(module)
         return RowChain(rows, recompute=member.recompute)
 
+    def _own_group(self) -> dist.ProcessGroup | None:
+        """A second group of all ranks: NCCL knows no tags, and keeps the order of one direction."""
+        if self.layout.world_size == 1:
+            return None
+        timeout = timedelta(seconds=self.options.timeout_s)
+        group = dist.new_group(list(self.seats.all), timeout=timeout)
+        return group if self.takes_part else None
+
     def _wires(self, rank: int) -> Wires:
         member, ranks = self.layout.members[rank], self.layout.tp_group(rank)
-        everyone = range(self.layout.world_size)
+        forward = self.seats.group(range(self.layout.world_size))
         return Wires(
             self.layout.samples(member.pipeline, member.stage, member.replica),
             (self.samples.length, self.spec.hidden),
             dtype=self.options.dtype,
             device=self.device,
             seats=self.seats.seats,
-            groups=(self.seats.group(everyone), self._backward),
+            groups=(forward, self._backward or forward),
             first_member=ranks[0],
             group=self.seats.group(ranks),
         )

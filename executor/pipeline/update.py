@@ -209,6 +209,14 @@ class PipelineUpdate:
                 for parameter, where in span.places:
                     parameter.data[where] = values.to(parameter.dtype)
 
+    def read_values(self) -> None:
+        """Takes this rank's values from the parameters, which hold them in fp32."""
+        for buffer in self._buffers:
+            part = buffer.part.detach()
+            for span, where in buffer.own_spans():
+                parameter, place = span.places[0]
+                part[where] = parameter.detach()[place].flatten()
+
     def pieces(self) -> Iterator[Piece]:
         """All boxes whose optimizer state this rank holds."""
         make_moments(self.adam)

@@ -1,7 +1,7 @@
 """Messages between stages: activations forward, their gradients backward.
 
-Posting never waits. Messages are told apart by their tags, and either direction has a process group
-of its own, so that on NCCL, which knows no tags, they keep one order on both sides.
+Posting never waits. Messages are told apart by their tags; on NCCL, which knows none, either
+direction has a process group of its own, in which messages keep one order on both sides.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
+from arachne_opt.executor.groups import GroupPool
 from arachne_opt.executor.pipeline.models.spec import DecoderSpec
 from arachne_opt.executor.pipeline.training import PipelineTraining, TrainingOptions
 from arachne_opt.pipeline.plan import PipelinePlan
@@ -77,11 +77,10 @@ def weights(training: PipelineTraining) -> list:
 
 def train_many(rank: int, spec: DecoderSpec, plans: list[PipelinePlan], **options) -> list:
     """One backward under each of many plans, on the first ranks of the run."""
-    found = []
+    found, pool = [], GroupPool()
+    samples = SeededSamples(spec.vocabulary)
     for plan in plans:
-        training = PipelineTraining(
-            spec, plan, SeededSamples(spec.vocabulary), TrainingOptions(**options)
-        )
+        training = PipelineTraining(spec, plan, samples, TrainingOptions(**options), pool=pool)
         if training.takes_part:
             result = training.backward()
             gradients = [
@@ -90,6 +89,4 @@ def train_many(rank: int, spec: DecoderSpec, plans: list[PipelinePlan], **option
             found.append((result.loss, gradients))
         else:
             found.append(None)
-        training.close()
-        dist.barrier()
     return found

@@ -1,0 +1,166 @@
+"""A training goes on under another plan while both are alive: processes send what others lack.
+
+Weights, moments and, where weights are narrower than fp32, the fp32 values travel in one message
+for each pair of processes and kind, and arrive bit by bit as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from arachne_opt.executor.pipeline.cells import Box, Key, covers, within
+from arachne_opt.executor.pipeline.moves import (
+    Held,
+    Move,
+    Moved,
+    plan_moves,
+    state_held,
+    weights_held,
+)
+from arachne_opt.executor.pipeline.training import PipelineTraining
+from arachne_opt.executor.update import MOMENTS
+
+# A kind of tensor, by parameter and box, in place.
+Store = dict[Key, list[tuple[Box, Tensor]]]
+
+
+class _Kind(NamedTuple):
+    name: str
+    dtype: torch.dtype
+    moves: tuple[Move, ...]
+
+
+def take_over(old: PipelineTraining, new: PipelineTraining) -> Moved:
+    """Gives a new training the state of an old one; all processes call it.
+
+    Args:
+        old: stays as it is.
+        new: of the same model and options, on the same processes.
+
+    Raises:
+        RunError: no process holds some of the state.
+    """
+    node_of = _nodes(old, new)
+    sent = torch.zeros(2, dtype=torch.int64)
+    for kind in _kinds(old, new, node_of):
+        stores = _store(old, kind.name), _store(new, kind.name)
+        sent += _exchange(kind, *stores, new.device, node_of)
+    dist.all_reduce(sent)
+    position = [(old.position, old.update.steps) if old.takes_part else None]
+    dist.broadcast_object_list(position, src=old.seats.seats[0])
+    assert position[0] is not None  # the first rank of the old plan has it
+    new.position, steps = position[0]
+    if new.takes_part:
+        new.update.steps = steps
+        if new.options.dtype == torch.float32:
+            new.update.read_values()
+    network, inside = sent.tolist()
+    return Moved(network_bytes=network, inside_bytes=inside)
+
+
+def planned_moves(old: PipelineTraining, new: PipelineTraining) -> Iterator[tuple[str, Held, Held]]:
+    """Each kind of tensor, as the processes hold it before and after."""
+    yield (
+        "weight",
+        weights_held(old.layout, old.model, old.seats.seats),
+        weights_held(new.layout, new.model, new.seats.seats),
+    )
+    before = state_held(old.layout, old.model, old.seats.seats, zero1=old.plan.zero1)
+    after = state_held(new.layout, new.model, new.seats.seats, zero1=new.plan.zero1)
+    for name in MOMENTS:
+        yield name, before, after
+    if new.options.dtype != torch.float32:
+        yield "value", before, after
+
+
+def _kinds(
+    old: PipelineTraining, new: PipelineTraining, node_of: Callable[[int], object]
+) -> Iterator[_Kind]:
+    for name, before, after in planned_moves(old, new):
+        dtype = new.options.dtype if name == "weight" else torch.float32
+        yield _Kind(name, dtype, plan_moves(before, after, node_of))
+
+
+def _nodes(old: PipelineTraining, new: PipelineTraining) -> Callable[[int], object]:
+    """The node of each process, as either plan says."""
+    known: dict[int, object] = {}
+    for training in (old, new):
+        for member in training.layout.members:
+            process = training.seats.seats[member.rank]
+            known.setdefault(process, (member.kind.device_type, member.node))
+    return known.__getitem__
+
+
+def _store(training: PipelineTraining, name: str) -> Store:
+    """This process's tensors of a kind."""
+    found: Store = {}
+    if not training.takes_part:
+        return found
+    if name == "weight":
+        for copy, box in training.parts.items():
+            tensor = training.parameters[copy].detach()
+            found.setdefault(training.model.named(copy), []).append((box, tensor))
+        return found
+    for piece in training.update.pieces():
+        tensor = piece.tensors[name].view(piece.shape)
+        found.setdefault(piece.key, []).append((piece.box, tensor))
+    return found
+
+
+def _exchange(
+    kind: _Kind,
+    source: Store,
+    target: Store,
+    device: torch.device,
+    node_of: Callable[[int], object],
+) -> Tensor:
+    """Sends and receives all of a kind; bytes sent (to other nodes, inside the node)."""
+    own = dist.get_rank()
+    sent = torch.zeros(2, dtype=torch.int64)
+    works: list[dist.Work | None] = []
+    kept, arriving = [], []
+    for (a, b), moves in _by_pair(kind.moves).items():
+        if a == b == own:
+            for move in moves:
+                _put(target, move, _get(source, move))
+        elif a == own:
+            data = torch.cat([_get(source, move).flatten() for move in moves])
+            sent[0 if node_of(a) != node_of(b) else 1] += data.numel() * data.element_size()
+            kept.append(data)  # until it has left
+            works.append(dist.isend(data, b))
+        elif b == own:
+            data = torch.empty(sum(m.values for m in moves), dtype=kind.dtype, device=device)
+            arriving.append((moves, data))
+            works.append(dist.irecv(data, a))
+    for work in works:
+        assert work is not None  # the default group has all processes
+        work.wait()
+    for moves, data in arriving:
+        for move, part in zip(moves, data.split([m.values for m in moves]), strict=True):
+            _put(target, move, part)
+    return sent
+
+
+def _by_pair(moves: tuple[Move, ...]) -> dict[tuple[int, int], list[Move]]:
+    found: dict[tuple[int, int], list[Move]] = {}
+    for move in moves:
+        found.setdefault((move.source, move.target), []).append(move)
+    return dict(sorted(found.items()))
+
+
+def _get(store: Store, move: Move) -> Tensor:
+    box, tensor = next((b, t) for b, t in store[move.key] if covers(b, move.box))
+    return tensor[within(move.box, box)]
+
+
+def _put(store: Store, move: Move, values: Tensor) -> None:
+    """Into all copies that hold the box."""
+    for box, tensor in store[move.key]:
+        if covers(box, move.box):
+            where = within(move.box, box)
+            tensor[where] = values.view(tensor[where].shape)
