@@ -19,6 +19,11 @@ from arachne_opt.report.subject import CascadeSubject, Measured, Subject
 if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
     from arachne_opt.executor.report import IterationReport, TaskReport
+    from arachne_opt.pipeline.plan import PipelinePlan
+    from arachne_opt.pipeline.problem import PipelineProblem
+
+# Phases of a pipeline run by the streams of the planned timeline.
+_STREAMS = {"sync": "gradients"}
 
 # A rehearsal whose planned time differs by more was run at another speed.
 _SAME_SPEED = 1e-3
@@ -76,11 +81,50 @@ def _pipeline(record: PlanRecord, run: RunRecord | None) -> Subject:
     from arachne_opt.planning.pipeline_service import pipeline_plan_of_record
     from arachne_opt.report.subject import PipelineSubject
 
-    problem = pipeline_problem_from_json(record.problem)
-    if run is not None:
-        what = "runs of pipeline plans cannot be drawn over their plans yet"
-        raise InputError(what, where=f"run {run.id}", hint=f"`arachne report {record.id}`")
-    return PipelineSubject(record=record, problem=problem, plan=pipeline_plan_of_record(record))
+    problem, plan = pipeline_problem_from_json(record.problem), pipeline_plan_of_record(record)
+    measured = None if run is None else _measured_pipeline(problem, plan, run)
+    return PipelineSubject(record=record, problem=problem, plan=plan, measured=measured)
+
+
+def _measured_pipeline(problem: PipelineProblem, plan: PipelinePlan, run: RunRecord) -> Measured:
+    """What the ranks of a run did in its last step.
+
+    Raises:
+        InputError: the run has other ranks than the plan.
+    """
+    from arachne_opt.executor.pipeline.layout import Layout
+    from arachne_opt.executor.pipeline.report import report_from_json
+    from arachne_opt.report.pipeline_timeline import Work, measured_timeline
+
+    report = report_from_json(run.report)
+    members = Layout(plan).members
+    if any(not 0 <= span.rank < len(members) for span in report.spans):
+        what = f"it has ranks beyond the {len(members)} of its plan"
+        raise InputError(what, where=f"run {run.id}")
+    work = []
+    for span in report.spans:
+        member = members[span.rank]
+        way = "forward" if span.forward else "backward"
+        work.append(
+            Work(
+                seat=(member.pipeline, member.stage, member.replica),
+                member=member.tp_index,
+                category=way if span.phase == "compute" else _STREAMS.get(span.phase, span.phase),
+                microbatch=None if span.microbatch < 0 else span.microbatch,
+                start_us=round(span.start_us * report.speed),
+                end_us=round(span.end_us * report.speed),
+            )
+        )
+    name = "rehearsed" if report.emulated else "measured"
+    return Measured(
+        run_id=run.id,
+        timeline=measured_timeline(problem, plan, work, name),
+        planned_us=run.planned_us,
+        measured_us=run.measured_us,
+        emulated=report.emulated,
+        stretch=report.speed,
+        step=report.steps[-1].step if report.steps else 0,
+    )
 
 
 def _as_it_ran(

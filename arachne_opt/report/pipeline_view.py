@@ -68,7 +68,7 @@ class _View:
     def to_json(self) -> dict[str, Any]:
         """The whole view."""
         end_us = us(self.simulation.iteration_s)
-        measured = self.subject.measured
+        measured = self._measured(self.subject.measured) if self.subject.measured else None
         tasks = [self._task(step, rows) for step, rows in self.steps.items()]
         return {
             "kind": "pipeline",
@@ -87,7 +87,7 @@ class _View:
             "story": self._story(),
             "degrees": [],
             "waits": self._waits(),
-            "measured": self._measured(measured) if measured else None,
+            "measured": measured,
             "memory": self._memory(),
             "resident": [0] * len(self.order),
             "cluster": cluster_json(self.problem.cluster, self._links()),
@@ -166,6 +166,8 @@ class _View:
             f"The closed form says {seconds(total)}, the event-driven simulation that is drawn "
             f"here {seconds(played)}."
         )
+        if self.subject.measured and not self.subject.measured.timeline.spans:
+            lines.append("The run kept no times of operations: only its last step has them.")
         return [*lines, *(f"Assumed: {note}" for note in self.problem.notes)]
 
     def _waits(self) -> dict[str, list[Any]]:
@@ -180,8 +182,11 @@ class _View:
             [(name, a, b, spans_of(rows)) for (name, a, b), rows in same.items()],
         )
 
-    def _measured(self, measured: Measured) -> dict[str, Any]:
-        """Spans by device, each with the planned operation of the same name and device."""
+    def _measured(self, measured: Measured) -> dict[str, Any] | None:
+        """Spans by device, each with the planned operation of the same name and device.
+
+        None where the run kept none: only its last step has them.
+        """
         planned: dict[tuple[str, int, int | None], int] = {}
         for index, ((kind, _, _, microbatch, _, _), rows) in enumerate(self.steps.items()):
             planned |= {(kind, microbatch, row): index for row in rows}
@@ -191,6 +196,8 @@ class _View:
             key = (span.category, span.args.get("microbatch", 0), row)
             if row is not None and key in planned:
                 rows_out.append((planned[key], row, span.start_us, span.end_us))
+        if not rows_out:
+            return None
         return {
             "label": "rehearsed" if measured.emulated else "measured",
             "run": measured.run_id,
