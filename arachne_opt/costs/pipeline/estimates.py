@@ -55,7 +55,7 @@ def with_estimates(
     added = [s for s in steps if s.error is not None]
     if not added:
         return profiles
-    routes = [*profiles.routes, *_routes_like_others(profiles, missing)]
+    routes = [*profiles.routes, *routes_like_others(profiles, missing)]
     return replace(
         profiles,
         steps=tuple(steps),
@@ -214,7 +214,7 @@ def _work(step: StepTimes) -> float:
     return sum(step.forward_s) + sum(step.backward_s)
 
 
-def _routes_like_others(profiles: Profiles, missing: Sequence[DeviceType]) -> list[Route]:
+def routes_like_others(profiles: Profiles, missing: Sequence[DeviceType]) -> list[Route]:
     """Links of a type without curves: those of the slowest measured type in the home zone."""
     home = profiles.home_zone
     own = [r for r in profiles.routes if r.source.zone == home == r.target.zone]
