@@ -76,21 +76,14 @@ def import_cluster(
 
     Example: arachne cluster import nodes.txt --from slurm -o cluster.toml
     """
-    from arachne_opt.importers.cluster_sources import (
-        CLUSTER_FORMATS,
-        read_nvidia_smi,
-        recognise_cluster,
-    )
-    from arachne_opt.importers.node import read_text
-    from arachne_opt.importers.nvidia_topology import read_topology
+    from arachne_opt.importers.cluster_sources import CLUSTER_FORMATS, recognise_cluster
 
     kind = chosen(source_format, CLUSTER_FORMATS) or sniffed(*recognise_cluster(sources[0]))
     options = _options(types, nodes, name or sources[0].stem)
-    if topology is not None and kind != "nvidia-smi":
-        raise click.UsageError("--topology goes with --from nvidia-smi")
     if kind == "nvidia-smi":
-        matrix = read_topology(read_text(topology), str(topology)) if topology else None
-        found = read_nvidia_smi(sources, options, matrix)
+        found = _of_nodes(sources, topology, options)
+    elif topology is not None:
+        raise click.UsageError("--topology goes with --from nvidia-smi")
     elif len(sources) > 1:
         raise click.UsageError("several files go with --from nvidia-smi only")
     else:
@@ -134,6 +127,17 @@ def export(source: str, target: str, out: Path | None) -> None:
     for line in made.lost:
         click.echo(f"lost: {line}", err=True)
     _write(made.text, out)
+
+
+def _of_nodes(
+    sources: tuple[Path, ...], topology: Path | None, options: ClusterOptions
+) -> ImportedCluster:
+    from arachne_opt.importers.cluster_sources import read_nvidia_smi
+    from arachne_opt.importers.node import read_text
+    from arachne_opt.importers.nvidia_topology import read_topology
+
+    matrix = read_topology(read_text(topology), str(topology)) if topology else None
+    return read_nvidia_smi(sources, options, matrix)
 
 
 def _options(types: tuple[str, ...], nodes: int, name: str) -> ClusterOptions:

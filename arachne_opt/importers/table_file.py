@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arachne_opt.errors import InputError, MissingDependencyError
-from arachne_opt.importers.node import Node, Place, read_text
+from arachne_opt.importers.node import Node, read_text
 
 _ROWS_AT_ONCE = 1024
 
@@ -40,7 +40,7 @@ def read_parquet_rows(path: str | Path, wanted: Sequence[str]) -> list[Node | In
     """
     file = str(path)
     parquet, error_kind = _parquet(file)
-    rows: list[Node | InputError] = []
+    values: list[Any] = []
     try:
         with parquet.ParquetFile(path) as opened:
             names = opened.schema_arrow.names
@@ -49,13 +49,14 @@ def read_parquet_rows(path: str | Path, wanted: Sequence[str]) -> list[Node | In
                 what = f"none of the columns {', '.join(wanted)} is there"
                 raise InputError(what, where=f"{file}:row 1", hint=f"a file with them, not {names}")
             for batch in opened.iter_batches(_ROWS_AT_ONCE, columns=columns):
-                for value in batch.to_pylist():
-                    place: dict[Place, int] = {(): len(rows) + 1}
-                    rows.append(Node(value, file, place, unit="row ", loose=True))
+                values += batch.to_pylist()
     except (error_kind, OSError) as error:
         what = f"no readable Parquet file: {error}"[:300]
         raise InputError(what, where=f"{file}:row 1", hint="writing it again") from error
-    return rows
+    return [
+        Node(value, file, {(): number}, unit="row ", loose=True)
+        for number, value in enumerate(values, 1)
+    ]
 
 
 def parquet_names(path: str | Path) -> tuple[str, ...]:

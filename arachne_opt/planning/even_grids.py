@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import permutations, product
 
 from arachne_opt.costs.pipeline.tables import TableCosts
 from arachne_opt.errors import InfeasibleError
@@ -77,14 +77,11 @@ def _of_order(
             for m in sorted(shared)
             if problem.options.allow_excess or samples % (m * replicas) == 0
         ]
-        if not fit:
-            continue
         most = [groups // replicas for groups in room]
-        for length in lengths:
-            for counts in _splits(length, most):
-                stages = tuple(k for k, n in zip(order, counts, strict=True) for _ in range(n))
-                for m in fit:
-                    yield stages, replicas, m
+        splits = (counts for length in lengths for counts in _splits(length, most))
+        for counts, m in product(splits if fit else (), fit):
+            stages = tuple(k for k, n in zip(order, counts, strict=True) for _ in range(n))
+            yield stages, replicas, m
 
 
 def _splits(total: int, most: list[int]) -> Iterator[tuple[int, ...]]:
