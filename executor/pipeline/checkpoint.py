@@ -40,9 +40,9 @@ from arachne_opt.executor.checkpoint_files import (
     publish,
     remove_partial,
 )
-from arachne_opt.executor.pipeline.cells import Box
 from arachne_opt.executor.pipeline.training import PipelineTraining, TrainingPosition
 from arachne_opt.fields import Fields
+from arachne_opt.pipeline.cells import Box
 
 STATE_FORMAT = "arachne.pipeline-training/1"
 STATE_FILE = "training.json"

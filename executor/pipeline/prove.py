@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from arachne_opt.errors import DisagreementError
-from arachne_opt.executor.pipeline.layout import Layout
 from arachne_opt.executor.pipeline.schedule import Action, Kind, Table
+from arachne_opt.pipeline.layout import Layout
 
 # The messages from one rank to another in one direction of the pipeline.
 Channel = tuple[int, int, bool]

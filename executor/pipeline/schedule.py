@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from arachne_opt.executor.pipeline.layout import Layout, Member
+from arachne_opt.pipeline.layout import Layout, Member
 from arachne_opt.pipeline.problem import Schedule
 from arachne_opt.pipeline.schedules import Op, stage_order
 

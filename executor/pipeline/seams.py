@@ -21,10 +21,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from arachne_opt.executor.pipeline.cells import Box
 from arachne_opt.executor.pipeline.models.blocks import Attention, FeedForward, WordTable
 from arachne_opt.executor.pipeline.models.experts import Experts, Run, SparseFeedForward
 from arachne_opt.executor.pipeline.models.rows import HeadRow
+from arachne_opt.pipeline.cells import Box
 
 Group = dist.ProcessGroup
 

@@ -8,8 +8,8 @@ import torch.distributed as dist
 
 from arachne_opt.errors import RunError
 from arachne_opt.executor.groups import GroupPool
-from arachne_opt.executor.pipeline.layout import Layout
 from arachne_opt.executor.pipeline.seams import Company
+from arachne_opt.pipeline.layout import Layout
 
 
 class Seats:

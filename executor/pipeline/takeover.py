@@ -13,8 +13,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from arachne_opt.executor.pipeline.cells import Box, Key, covers, within
-from arachne_opt.executor.pipeline.moves import (
+from arachne_opt.executor.pipeline.training import PipelineTraining
+from arachne_opt.executor.update import MOMENTS
+from arachne_opt.pipeline.cells import Box, Key, covers, within
+from arachne_opt.pipeline.moves import (
     Held,
     Move,
     Moved,
@@ -22,8 +24,6 @@ from arachne_opt.executor.pipeline.moves import (
     state_held,
     weights_held,
 )
-from arachne_opt.executor.pipeline.training import PipelineTraining
-from arachne_opt.executor.update import MOMENTS
 
 # A kind of tensor, by parameter and box, in place.
 Store = dict[Key, list[tuple[Box, Tensor]]]

@@ -18,8 +18,6 @@ from torch import Tensor
 
 from arachne_opt.errors import InputError
 from arachne_opt.executor.groups import GroupPool
-from arachne_opt.executor.pipeline.cells import Key, Model, make_bundles, parts_of
-from arachne_opt.executor.pipeline.layout import Layout
 from arachne_opt.executor.pipeline.models.experts import weigh_balance
 from arachne_opt.executor.pipeline.models.parameters import row_parameters, tied_parameters
 from arachne_opt.executor.pipeline.models.rows import build_row, token_loss
@@ -31,6 +29,8 @@ from arachne_opt.executor.pipeline.seats import Seats
 from arachne_opt.executor.pipeline.stage import RowChain, StageWorker
 from arachne_opt.executor.pipeline.update import PipelineUpdate
 from arachne_opt.executor.pipeline.wires import Wires
+from arachne_opt.pipeline.cells import Key, Model, make_bundles, parts_of
+from arachne_opt.pipeline.layout import Layout
 from arachne_opt.pipeline.plan import PipelinePlan
 from arachne_opt.pipeline.problem import Schedule
 

@@ -18,7 +18,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from arachne_opt.errors import RunError
-from arachne_opt.executor.pipeline.cells import (
+from arachne_opt.executor.pipeline.seats import Seats
+from arachne_opt.executor.update import MOMENTS, make_moments
+from arachne_opt.pipeline.cells import (
     Box,
     Bundle,
     Key,
@@ -29,8 +31,6 @@ from arachne_opt.executor.pipeline.cells import (
     size,
     within,
 )
-from arachne_opt.executor.pipeline.seats import Seats
-from arachne_opt.executor.update import MOMENTS, make_moments
 
 # torch 2.13 calls them so, older ones reduce_scatter_tensor and all_gather_into_tensor.
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from arachne_opt.errors import DisagreementError
-from arachne_opt.executor.pipeline.layout import Layout
 from arachne_opt.executor.pipeline.prove import prove
 from arachne_opt.executor.pipeline.schedule import Action, Kind, make_tables
+from arachne_opt.pipeline.layout import Layout
 from arachne_opt.pipeline.plan import Pipeline
 from arachne_opt.pipeline.problem import Schedule
 from tests.executor.pipeline.random_plans import plan_of, random_plan, stage

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from arachne_opt.errors import InputError
-from arachne_opt.executor.pipeline.layout import Layout
 from arachne_opt.pipeline.facts import replica_pairs
+from arachne_opt.pipeline.layout import Layout
 from arachne_opt.pipeline.plan import Pipeline, PipelinePlan, Replica, ReplicaKind, Stage
 from tests.executor.pipeline.random_plans import plan_of, random_plan, stage
 

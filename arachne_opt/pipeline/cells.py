@@ -14,7 +14,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import NamedTuple, Protocol
 
-from arachne_opt.executor.pipeline.layout import Layout
+from arachne_opt.pipeline.layout import Layout
 
 # Begin and end on each axis of a whole parameter.
 Box = tuple[tuple[int, int], ...]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from arachne_opt.errors import RunError
-from arachne_opt.executor.pipeline.cells import (
+from arachne_opt.pipeline.cells import (
     Box,
     Key,
     Model,
@@ -23,7 +23,7 @@ from arachne_opt.executor.pipeline.cells import (
     size,
     split,
 )
-from arachne_opt.executor.pipeline.layout import Layout
+from arachne_opt.pipeline.layout import Layout
 
 # Of each parameter, the boxes that each process holds.
 Held = Mapping[Key, Mapping[int, tuple[Box, ...]]]
