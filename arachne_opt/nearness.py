@@ -10,8 +10,9 @@ The distance of two problems is the sum of
   1 - smaller / larger global batch, and 0.1 more where the permissions of a plan differ;
 - **costs**: 0.05 where the prices are of another cost version.
 
-0 means problems that differ in names only. Problems farther apart than ``FARTHEST``, or of
-another family (task names of cascades, architecture of pipelines), are of no use to each other.
+0 means problems that differ in names only, 0.5 clusters of which one is half of the other.
+Problems farther apart than ``FARTHEST``, or of another family (task names of cascades, architecture
+of pipelines), are of no use to each other.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from arachne_opt.cascade.problem import CascadeProblem
     from arachne_opt.pipeline.problem import PipelineProblem
 
-FARTHEST = 1.0
+FARTHEST = 0.5
 
 _OTHER_LINKS = 0.1
 _OTHER_SHAPE = 0.1

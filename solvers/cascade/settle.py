@@ -17,8 +17,8 @@ from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 
-# Share of the time for one schedule, and the rounds that it is cut into.
-_SHARE, _ROUNDS = 0.15, 4
+# Time for one schedule as a share of the limit, at most so much, cut into so many rounds.
+_SHARE, _LONGEST, _ROUNDS = 0.15, 1.0, 4
 _COOLING = Cooling(hot=0.006, cold=0.0003, across=0.2)
 # Placed tasks that count as one unit of deterministic work, and polished ones.
 _PLACED_PER_UNIT, _POLISHED_PER_UNIT = 800_000, 400
@@ -29,7 +29,7 @@ def settle(
 ) -> None:
     """Searches around each of the schedules for a share of the time, and offers what it finds."""
     for start in starts:
-        end = clock.elapsed() + _SHARE * limits.time_limit_s
+        end = clock.elapsed() + min(_LONGEST, _SHARE * limits.time_limit_s)
         schedule = start
         for left in range(_ROUNDS, 0, -1):
             before = schedule.key
