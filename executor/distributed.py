@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from arachne_opt.errors import InputError, RunError
 
@@ -33,10 +34,25 @@ def pick_device(wanted: str) -> torch.device:
     return torch.device("cuda", local)
 
 
-def start_group(device: torch.device, timeout_s: float) -> None:
-    """Joins the ranks that torchrun started; CPU tensors go through gloo, GPU ones through NCCL."""
+def start_group(
+    device: torch.device, timeout_s: float, look: Callable[[dist.Store, int], None] | None = None
+) -> None:
+    """Joins the ranks that torchrun started; CPU tensors go through gloo, GPU ones through NCCL.
+
+    Args:
+        device: of this rank.
+        timeout_s: of the default group.
+        look: is called with the ranks' common store and their number before they are joined; what
+            it raises ends the run.
+    """
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+    timeout = timedelta(seconds=timeout_s)
+    if look is None:
+        dist.init_process_group(backend, timeout=timeout)
+        return
+    store, rank, world_size = next(rendezvous("env://", timeout=timeout))
+    look(store, world_size)
+    dist.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=world_size)
 
 
 def meet() -> None:

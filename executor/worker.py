@@ -24,8 +24,10 @@ from arachne_opt.executor.measure import (
     measurements_to_json,
 )
 from arachne_opt.executor.narrator import Narrator
+from arachne_opt.executor.pipeline.job import PIPELINE_JOB_FORMAT
 from arachne_opt.executor.positions import PositionBoard
 from arachne_opt.executor.report import report_to_json
+from arachne_opt.executor.slurm import take_rank_from_slurm
 from arachne_opt.executor.step_log import StepLog, step_log_path
 from arachne_opt.executor.watchdog import Watchdog
 from arachne_opt.units import format_seconds
@@ -44,6 +46,7 @@ class Run:
 def main(arguments: list[str]) -> NoReturn:
     """Runs this rank's share of a job and ends the process: code 0, or that of the error."""
     job_path, report_path = Path(arguments[0]), Path(arguments[1])
+    take_rank_from_slurm()
     rank = int(os.environ["RANK"])
     run = Run(
         report_path=report_path,
@@ -66,7 +69,7 @@ def _run(job_path: Path, run: Run) -> None:
         raise error
     value = read_json(job_path)
     kind = value.get("format") if isinstance(value, dict) else None
-    runners = {JOB_FORMAT: _replay, MEASURE_FORMAT: _measure}
+    runners = {JOB_FORMAT: _replay, MEASURE_FORMAT: _measure, PIPELINE_JOB_FORMAT: _pipeline}
     if kind not in runners:
         known = " or ".join(runners)
         raise InputError(f"unknown job format {kind!r}", where=str(job_path), hint=known)
@@ -113,6 +116,16 @@ def _measure(value: object, run: Run) -> dict[str, Any] | None:
     rows = Meter(job, _watchdog(run)).run(on_done)
     _part()
     return measurements_to_json(rows)
+
+
+def _pipeline(value: object, run: Run) -> dict[str, Any] | None:
+    from arachne_opt.executor.pipeline.worker import run_pipeline
+
+    report = run_pipeline(
+        value, rank=run.rank, attempt=run.attempt, watchdog=_watchdog(run), say=_progress
+    )
+    _part()
+    return report
 
 
 def _set_up(device: str, threads: int, timeout_s: float) -> None:

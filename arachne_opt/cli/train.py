@@ -43,6 +43,11 @@ from arachne_opt.cli.sources import (
     load_workload,
     parse_degrees,
 )
+from arachne_opt.cli.train_pipeline import (
+    pipeline_record,
+    pipeline_training_options,
+    train_pipeline,
+)
 from arachne_opt.cli.training import (
     checkpoint_options,
     note_failures,
@@ -95,24 +100,30 @@ QUICK_SOLVER = "list"
 @click.option("--report", type=OUTPUT, help="Write the full report to this file.")
 @click.option("--trace", type=OUTPUT, help="Write a trace of the last iteration, both timelines.")
 @training_options
+@pipeline_training_options
 @emulation_options
-@click.option("--dry-run", is_flag=True, help="Print the torchrun command and leave.")
+@click.option("--dry-run", is_flag=True, help="Print the commands that start the ranks.")
 @click.option("--job", "job_path", type=OUTPUT, help="Write the job file here (with --dry-run).")
 @limit_options
 @database_option
 @format_option
 def train(**options: Any) -> int:  # noqa: ANN401
-    """Train on the clips of a workload, each iteration under its plan.
+    """Train on the clips of a workload, each iteration under its plan; or under a pipeline plan.
 
     Plans come from the database, are solved where none is stored, or are named with --plan. The
-    gradient is that of the whole iteration's batch, whatever the plan.
+    gradient is that of the whole iteration's batch, whatever the plan. With a pipeline plan a
+    decoder is trained on tokens.
 
     \b
-    Example:
+    Examples:
       arachne train --workload clips.csv --cluster CPU:2 --model toy --costs costs.json
+      arachne train --plan 3fa9 --checkpoint llama/ --tokens corpus.bin --dry-run
     """
     from arachne_opt.db.store import PlanStore
 
+    record = pipeline_record(options)
+    if record is not None:
+        return train_pipeline(record, options)
     require_workload(options)
     grouping = GroupingOptions.taken_from(options)
     if options["emulate"]:

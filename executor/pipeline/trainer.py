@@ -1,0 +1,178 @@
+"""The loop of a rank under a pipeline plan: steps, measurements, checkpoints, a report."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+
+from arachne_opt.errors import RunError
+from arachne_opt.executor.checkpoint_files import newest, refuse_begun
+from arachne_opt.executor.distributed import gather, meet
+from arachne_opt.executor.pipeline.checkpoint import load_checkpoint, save_checkpoint
+from arachne_opt.executor.pipeline.job import PipelineJob
+from arachne_opt.executor.pipeline.pretrained import load_pretrained, save_pretrained
+from arachne_opt.executor.pipeline.recorder import Recorder
+from arachne_opt.executor.pipeline.rehearsal import Rehearsal
+from arachne_opt.executor.pipeline.report import (
+    REPORTED_STEPS,
+    PipelineReport,
+    StepReport,
+    stage_reports,
+)
+from arachne_opt.executor.pipeline.samples import open_samples
+from arachne_opt.executor.pipeline.training import PipelineTraining, StepResult, TrainingOptions
+from arachne_opt.executor.schedule import learning_rate
+from arachne_opt.executor.watchdog import Watchdog
+
+StepCallback = Callable[[StepReport], None]
+
+_WRITING_LIMIT_S = 3600.0
+
+
+class _Work(Protocol):
+    """What is run again and again."""
+
+    def step(self, learning_rate: float) -> StepResult:
+        """One iteration."""
+
+
+class PipelineTrainer:
+    """Trains, or rehearses, on one rank inside an initialised process group.
+
+    Args:
+        job: what to run; the same on all ranks.
+        device: of this rank.
+        watchdog: ends the process when a step hangs.
+        resume: begin with the newest checkpoint, whatever the job says.
+
+    Raises:
+        InputError: the model or the data does not fit the plan.
+        RunError: the world has another size than the plan.
+    """
+
+    def __init__(
+        self,
+        job: PipelineJob,
+        device: torch.device,
+        *,
+        watchdog: Watchdog | None = None,
+        resume: bool = False,
+    ) -> None:
+        self.job, self.device = job, device
+        self.rank = dist.get_rank()
+        self._watchdog = watchdog or Watchdog(self.rank)
+        self._recorder = Recorder(self.rank, device)
+        self._training = None if job.emulated else self._build(resume or job.checkpoints.resume)
+        self._work: _Work = self._training or self._rehearsal()
+        self.first_step = self._training.position.step if self._training else 0
+        self.notes: list[str] = []
+
+    def run(self, on_step: StepCallback | None = None) -> PipelineReport | None:
+        """The report of the newest steps on rank 0, None elsewhere.
+
+        Args:
+            on_step: called on every rank after each step.
+        """
+        reports: deque[StepReport] = deque(maxlen=REPORTED_STEPS)
+        for step in range(self.first_step, self.job.steps):
+            reports.append(self._step(step))
+            self._keep(step + 1)
+            if on_step is not None:
+                on_step(reports[-1])
+        spans = self._recorder.gather_spans()
+        if self._training is not None and self.job.save:
+            with self._watchdog.task("writing the weights", _WRITING_LIMIT_S):
+                save_pretrained(self._training, self.job.save)
+        if self.rank != 0:
+            return None
+        done = self.job.steps - self.first_step
+        if done > REPORTED_STEPS:
+            self.notes.append(f"the report has the last {REPORTED_STEPS} of {done} steps")
+        return PipelineReport(
+            model=self.job.model_name,
+            plan_id=self.job.plan_id,
+            world_size=self.job.world_size,
+            device=self.device.type,
+            steps=tuple(reports),
+            spans=spans,
+            notes=tuple(self.notes),
+            emulated=self.job.emulated,
+            speed=self.job.speed,
+        )
+
+    def _step(self, step: int) -> StepReport:
+        job = self.job
+        rate = learning_rate(job.learning_rate, step, job.steps, job.update)
+        with self._watchdog.task(f"step {step}", job.timeout_s):
+            meet()
+            self._recorder.begin()
+            result = self._work.step(rate)
+            end_us = 1e6 * self._recorder.now_s()
+            rows = gather([end_us, *self._recorder.sums_us()])
+        places = [(m.pipeline, m.stage) for m in job.layout.members]
+        return StepReport(
+            step=step,
+            loss=result.loss,
+            norm=result.norm,
+            tokens=result.tokens,
+            learning_rate=rate,
+            planned_us=job.planned_us,
+            measured_us=round(max(row[0] for row in rows)),
+            stages=stage_reports(places, [row[1:] for row in rows]),
+        )
+
+    def _keep(self, done: int) -> None:
+        """Writes a checkpoint where one is due."""
+        options = self.job.checkpoints
+        due = done == self.job.steps or (options.every and done % options.every == 0)
+        if self._training is None or not options.folder or not due:
+            return
+        with self._watchdog.task("writing a checkpoint", _WRITING_LIMIT_S):
+            try:
+                save_checkpoint(self._training, Path(options.folder), keep=options.keep)
+            except RunError as error:  # the training goes on; the checkpoints before stay
+                self.notes.append(f"checkpoint of step {done} not kept: {error.what}")
+
+    def _rehearsal(self) -> Rehearsal:
+        job = self.job
+        return Rehearsal(
+            job.problem,
+            job.plan,
+            speed=job.speed,
+            observer=self._recorder,
+            timeout_s=job.timeout_s,
+        )
+
+    def _build(self, resume: bool) -> PipelineTraining:
+        job = self.job
+        assert job.spec is not None  # a training has a model
+        assert job.source is not None
+        folder = Path(job.checkpoints.folder) if job.checkpoints.folder else None
+        if folder is not None and not resume:
+            refuse_begun(folder)
+        training = PipelineTraining(
+            job.spec,
+            job.plan,
+            open_samples(job.source, job.spec.vocabulary, job.seed),
+            TrainingOptions(
+                seed=job.seed,
+                dtype=torch.bfloat16 if job.update.precision == "bf16" else torch.float32,
+                weight_decay=job.weight_decay,
+                clip_norm=job.update.clip_norm,
+                balance=job.balance,
+                timeout_s=job.timeout_s,
+            ),
+            device=self.device,
+            observer=self._recorder,
+        )
+        found = resume and folder is not None and newest(folder) is not None
+        if found and folder is not None:
+            load_checkpoint(training, folder)
+        elif job.pretrained:
+            load_pretrained(training, job.pretrained)
+        return training
