@@ -1,7 +1,8 @@
 """Pipeline plans as a configuration of Hugging Face accelerate, which starts Megatron-LM.
 
 Keys are those of huggingface/accelerate's ``megatron_lm_config``. It knows no layout of its own:
-blocks must divide evenly, with the embedding in the first and the head in the last stage.
+blocks must divide evenly, with the embedding in the first and the head in the last stage. Its
+switch for recomputation is that of attention alone (selective), which no plan of ours asks for.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from arachne_opt.exporters.grid import Abilities, Grid, even_blocks
 from arachne_opt.exporters.rank_order import hosts_of
 from arachne_opt.exporters.text import ExportedText, heading, lost_places
 
-ABILITIES = Abilities(trainer="accelerate", cuts=even_blocks, experts=False)
+ABILITIES = Abilities(trainer="accelerate", cuts=even_blocks, experts=False, recompute=False)
 
 
 def export(grid: Grid, *, sequence_length: int, source: str = "") -> ExportedText:
@@ -32,7 +33,7 @@ def export(grid: Grid, *, sequence_length: int, source: str = "") -> ExportedTex
         "megatron_lm_tp_degree": grid.tp,
         "megatron_lm_pp_degree": grid.pp,
         "megatron_lm_num_micro_batches": grid.microbatches,
-        "megatron_lm_recompute_activations": grid.recompute,
+        "megatron_lm_recompute_activations": False,
         "megatron_lm_sequence_parallelism": False,
         "megatron_lm_use_distributed_optimizer": grid.zero1,
     }

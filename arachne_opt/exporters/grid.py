@@ -25,12 +25,14 @@ class Abilities:
         trainer: its name, for messages.
         cuts: the only cuts that it makes; None where it takes any.
         experts: it knows expert parallelism.
+        recompute: it can rebuild all activations of a block.
         zero1: it can shard optimizer state alone over the replicas.
     """
 
     trainer: str
     cuts: CutRule | None = None
     experts: bool = True
+    recompute: bool = True
     zero1: bool = True
 
 
@@ -90,7 +92,9 @@ def losses(plan: PipelinePlan, abilities: Abilities) -> tuple[str, ...]:
     lost = [*_of_pipelines(plan, trainer), *_of_degrees(plan, trainer)]
     stages = [stage for _, _, stage in plan.stages()]
     rebuilt = [stage.recompute for stage in stages]
-    if len(set(rebuilt)) > 1:
+    if any(rebuilt) and not abilities.recompute:
+        lost.append(f"activations are rebuilt: {trainer} can rebuild those of attention alone")
+    elif len(set(rebuilt)) > 1:
         text = f"activations are rebuilt in {sum(rebuilt)} of {len(rebuilt)} stages"
         lost.append(f"{text}: {trainer} rebuilds them in all stages or in none")
     if not abilities.experts and any(k.ep > 1 for s in stages for k in s.kinds):

@@ -45,6 +45,9 @@ def export(grid: Grid, *, sequence_length: int, source: str = "") -> ExportedTex
     if sharded:
         text = "parameters are sharded over the replicas (FSDP), which expert degrees need there"
         lost = (*lost, f"{text}: the plan keeps them whole")
+    if 1 < grid.pp > grid.microbatches:
+        text = f"{grid.microbatches} micro-batches for {grid.pp} stages"
+        lost = (*lost, f"{text}: its 1F1B schedule needs at least as many")
     head = heading(grid, "torchtitan", source)
     return ExportedText(text=toml_text(value, head=head), suffix=".toml", lost=lost)
 

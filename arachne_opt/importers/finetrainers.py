@@ -48,7 +48,8 @@ def recognise(source: Path) -> str:
     if source.suffix.lower() == ".json" and source.is_file():
         value = read_json_file(source).value
         datasets = value.get("datasets") if isinstance(value, dict) else None
-        if isinstance(datasets, list) and any("data_root" in d for d in datasets if d):
+        tables = [d for d in datasets if isinstance(d, dict)] if isinstance(datasets, list) else []
+        if any("data_root" in table for table in tables):
             return "datasets with a data_root"
     return ""
 
@@ -62,7 +63,7 @@ def read(source: Path, options: ImportOptions) -> Imported:
     collector = Collector(options)
     if source.is_dir():
         _folder(source, collector, str(source))
-    elif source.name in METADATA:
+    elif source.name in METADATA or source.suffix.lower() in (".csv", ".jsonl"):
         _metadata(source, collector)
     else:
         for dataset in datasets_of(source):
@@ -119,9 +120,9 @@ def _folder(folder: Path, collector: Collector, where: str) -> None:
 
 def _metadata(file: Path, collector: Collector) -> None:
     rows: list[Node | InputError]
-    if file.suffix == ".csv":
+    if file.suffix.lower() == ".csv":
         rows = read_csv_file(file)
-    elif file.suffix == ".jsonl":
+    elif file.suffix.lower() == ".jsonl":
         rows = read_json_lines(file)
     else:
         top = read_json_file(file)

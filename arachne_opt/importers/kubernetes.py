@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from arachne_opt.importers.cluster_facts import (
     few,
 )
 from arachne_opt.importers.json_file import read_json_file
-from arachne_opt.importers.node import Node, read_text
+from arachne_opt.importers.node import Node
 
 RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 _PRODUCTS = (
@@ -32,7 +31,7 @@ def recognise(source: Path) -> str:
     """Why a file looks like such a list, empty where it does not."""
     if source.suffix.lower() != ".json" or not source.is_file():
         return ""
-    value = json.loads(text) if (text := read_text(source)).lstrip().startswith("{") else None
+    value = read_json_file(source).value
     if not isinstance(value, dict) or value.get("kind") not in ("List", "NodeList", "Node"):
         return ""
     return "a list of Kubernetes nodes" if "apiVersion" in value else ""

@@ -56,7 +56,10 @@ def read_rank_plan(source: Path) -> RankPlan:
     Raises:
         InputError: no such plan, or ranks disagree; says which line.
     """
-    top = read_yaml_file(source).child(0)
+    documents = list(read_yaml_file(source).items())
+    if not documents:
+        raise InputError("the file is empty", where=f"{source}:1", hint="another file")
+    top = documents[0]
     found = top.get("format")
     if found.value != RANK_FORMAT:
         raise found.error(f"format is {found.value!r}, not {RANK_FORMAT!r}", "another file")
@@ -89,8 +92,9 @@ def _of_rank(rank: Node, number: int, runs: dict[int, Node]) -> None:
             what = f"task number {order} comes after number {last}"
             raise task.error(what, "the same order of shared tasks on all ranks")
         last = order
-        if number not in task.get("gpus").value:
-            raise task.error(f"rank {number} is not in the group {task.get('gpus').value}")
+        group = [gpu.whole() for gpu in task.get("gpus").items()]
+        if number not in group:
+            raise task.error(f"rank {number} is not in the group {group}", "the rank of its group")
         known = runs.setdefault(order, task)
         if known.table() != task.table():
             what = f"differs from the same task at line {known.line}"

@@ -45,7 +45,10 @@ def nearest(problem: PipelineProblem, abilities: Abilities, limits: Limits) -> E
     allowed = replace(
         problem,
         options=replace(
-            problem.options, max_pipelines=1, zero1=problem.options.zero1 and abilities.zero1
+            problem.options,
+            max_pipelines=1,
+            zero1=problem.options.zero1 and abilities.zero1,
+            recomputation=problem.options.recomputation and abilities.recompute,
         ),
     )
     plans = (

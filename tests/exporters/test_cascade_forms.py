@@ -79,6 +79,8 @@ ranks:
         ("gpus: [0], ", "gpus: [0, 1], ", r"p.yaml:11: rank 1 is in the group .* but lacks the"),
         ("gpus: [0], ", "gpus: [0, 7], ", r"p.yaml:11: rank 7 is in the group .* but lacks the"),
         ('plan: "abc"\n', "", r"p.yaml:1: 'plan' is missing"),
+        ("gpus: [0], ", "gpus: 0, ", r"p.yaml:11: gpus must be a list, not 0"),
+        ("format:", "#", r"p.yaml:2: 'format' is missing"),
     ],
 )
 def test_a_broken_plan_by_ranks_is_explained(tmp_path: Path, old: str, new: str, message: str):

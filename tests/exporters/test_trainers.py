@@ -100,8 +100,14 @@ def test_torchtitan_says_that_experts_shard_the_rest_too():
     assert any("FSDP" in line for line in made.lost)
 
 
+def test_torchtitan_says_that_its_schedule_needs_more_micro_batches():
+    found = grid(2, 1, 1, 1, 1, microbatches=4)
+    (line,) = TRAINERS["torchtitan"].export(found, sequence_length=128).lost
+    assert line == "4 micro-batches for 5 stages: its 1F1B schedule needs at least as many"
+
+
 def test_accelerate_and_deepspeed_get_their_configurations():
-    found = grid(3, 3, dp=2, recompute=True, zero1=True)
+    found = grid(3, 3, dp=2, zero1=True)
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     config = yaml.safe_load(TRAINERS["accelerate"].export(found, sequence_length=128).text)
     assert config["distributed_type"] == "MEGATRON_LM"
@@ -110,7 +116,7 @@ def test_accelerate_and_deepspeed_get_their_configurations():
         "megatron_lm_tp_degree": 2,
         "megatron_lm_pp_degree": 2,
         "megatron_lm_num_micro_batches": 4,
-        "megatron_lm_recompute_activations": True,
+        "megatron_lm_recompute_activations": False,
         "megatron_lm_sequence_parallelism": False,
         "megatron_lm_use_distributed_optimizer": True,
     }
@@ -216,6 +222,9 @@ def test_what_only_some_trainers_know():
     assert "experts are spread" in lost(experts, trainer="deepspeed")
     assert lost(experts, trainer="torchtitan") == ""
     assert "ZeRO-1" in lost(pipeline(stage(0, 6, A)), trainer="torchtitan", zero1=True)
+    rebuilt = pipeline(stage(0, 6, A, recompute=True))
+    assert "rebuild those of attention alone" in lost(rebuilt, trainer="accelerate")
+    assert lost(rebuilt, trainer="deepspeed") == ""
 
 
 def test_samples_beyond_the_batch_are_trained():

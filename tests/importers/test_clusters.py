@@ -498,6 +498,12 @@ def test_a_broken_task_of_skypilot_is_explained(tmp_path: Path, text: str, messa
     refuse(tmp_path, "skypilot", text, "yaml", message)
 
 
+def test_broken_json_is_explained_before_it_is_recognised(tmp_path: Path):
+    (tmp_path / "x.json").write_text('{"kind": "List",\n')
+    with pytest.raises(InputError, match=r"x.json:2: no valid JSON"):
+        recognise_cluster(tmp_path / "x.json")
+
+
 def test_an_unknown_file_is_not_guessed(tmp_path: Path):
     (tmp_path / "x.txt").write_text("hello")
     with pytest.raises(InputError, match="the format was not recognised; known are arachne"):

@@ -439,6 +439,21 @@ def test_files_that_cannot_be_decoded_are_counted(tmp_path: Path):
     assert "no frames, height, width" in unread.skipped[0].reason
 
 
+def test_broken_files_are_explained_before_they_are_recognised(tmp_path: Path):
+    file = put(tmp_path, x__json='{"datasets": [1,\n}') / "x.json"
+    with pytest.raises(InputError, match=r"x.json:2: no valid JSON"):
+        recognise_manifest(file)
+    file = put(tmp_path, y__json='{"datasets": [1]}') / "y.json"
+    with pytest.raises(InputError, match=r"y.json:1: the format was not recognised"):
+        recognise_manifest(file)
+
+
+def test_a_table_of_another_name_is_read_when_asked_for(tmp_path: Path):
+    file = put(tmp_path, mine__csv="file_name,caption\na.mp4,a cat\n") / "mine.csv"
+    (tmp_path / "a.mp4").touch()
+    assert imported(file, "finetrainers").clips[0].caption == "a cat"
+
+
 def test_an_unknown_file_is_not_guessed(tmp_path: Path):
     file = put(tmp_path, x__csv="a,b\n1,2\n") / "x.csv"
     with pytest.raises(InputError, match="the format was not recognised; known are open-sora"):
