@@ -187,28 +187,38 @@ class BatchingProblem:
         same = {d: d for d in range(self.cluster.device_count)}
         return plan.relabel(self.name, cascades, same)
 
+    def prices(self) -> list[list[list[str | None]]]:
+        """For every family and first clip the digest of each candidate, None for no candidate."""
+        known = [digest(cascade.canonical()) for cascade in self.catalogue]
+        return [
+            [[None if k is None else known[k] for k in row] for row in family.kinds]
+            for family in self.families
+        ]
+
     def canonical(self) -> dict[str, Any]:
         """JSON values that are equal for problems that differ in names only.
 
         The order of the families counts: ids of micro-batches refer to it.
         """
-        prices = [digest(cascade.canonical()) for cascade in self.catalogue]
-        families = [
-            [[None if k is None else prices[k] for k in row] for row in family.kinds]
-            for family in self.families
-        ]
-        return {
-            "format": BATCHING_FORMAT,
-            "cluster": self.cluster.canonical(),
-            "families": families,
-            "cost_version": self.cost_version,
-            **({"tail_us": self.tail_us} if self.tail_us else {}),
-            **({"resident_bytes": self.resident_bytes} if self.resident_bytes else {}),
-        }
+        return canonical_clips(self, self.prices())
 
     def fingerprint(self) -> str:
         """Key of the problem in the plan database."""
         return digest(self.canonical())
+
+
+def canonical_clips(
+    problem: BatchingProblem | CascadeProblem, prices: Sequence[Sequence[Sequence[str | None]]]
+) -> dict[str, Any]:
+    """The canonical form of clips with these prices, or of a placement of some of them."""
+    return {
+        "format": BATCHING_FORMAT,
+        "cluster": problem.cluster.canonical(),
+        "families": prices,
+        "cost_version": problem.cost_version,
+        **({"tail_us": problem.tail_us} if problem.tail_us else {}),
+        **({"resident_bytes": problem.resident_bytes} if problem.resident_bytes else {}),
+    }
 
 
 def batching_of_ids(ids: Iterable[str]) -> Batching:

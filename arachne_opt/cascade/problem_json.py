@@ -17,6 +17,7 @@ _TOP = (
     "resident_bytes",
     "cluster",
     "cascades",
+    "clips",  # of which the cascades are the chosen ones: see batching_key
 )
 _TASK = ("name", "predecessors", "input_bytes", "allowed_devices", "options")
 _OPTION = ("degree", "duration_us", "memory_bytes", "device_type", "recompute")

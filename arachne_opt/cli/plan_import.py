@@ -18,6 +18,7 @@ from arachne_opt.records import PlanRecord
 from arachne_opt.settings import database_url
 
 if TYPE_CHECKING:
+    from arachne_opt.cascade.problem import CascadeProblem
     from arachne_opt.db.store import PlanStore
 
 RECORD_FORMAT = "arachne.stored-plan/1"
@@ -158,10 +159,19 @@ def _verify(record: PlanRecord) -> None:
     else:
         raise InputError(f"no plans are of kind {record.kind!r}")
     keys = {
-        "fingerprint": problem.fingerprint(),
+        "fingerprint": _key(record, problem),
         "cluster_fingerprint": digest(problem.cluster.canonical()),
         "cost_version": problem.cost_version,
     }
     for name, value in keys.items():
         if getattr(record, name) != value:
             raise InputError(f"its {name} is {getattr(record, name)!r}, its problem says {value!r}")
+
+
+def _key(record: PlanRecord, problem: CascadeProblem) -> str:
+    """The key of a problem, or of the clips whose micro-batches it places."""
+    from arachne_opt.cascade.batching_key import CLIPS, key_of_clips
+
+    return (
+        key_of_clips(record.problem, problem) if CLIPS in record.problem else problem.fingerprint()
+    )

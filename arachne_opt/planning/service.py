@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from arachne_opt.canonical import digest
 from arachne_opt.cascade.batching import BatchingProblem, batching_of_ids
+from arachne_opt.cascade.batching_key import CLIPS, clips_to_json
 from arachne_opt.cascade.plan import CascadePlan, from_canonical, plan_from_json, to_canonical
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.problem_json import problem_from_json, problem_to_json
@@ -32,6 +33,7 @@ from arachne_opt.workload import Iteration
 
 if TYPE_CHECKING:
     from arachne_opt.db.store import PlanStore
+    from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
 DEFAULT_SOLVER = "portfolio"
 
@@ -183,7 +185,7 @@ class PlanService:
             )
             answer = self.keep(solved.problem, solved.result, limits)
             if self._store is not None:
-                self._store.add_plan(_for_clips(answer.record, fingerprint, solved.bound_us))
+                self._store.add_plan(_for_clips(answer.record, problem, solved.bound_us))
         iteration = problem.iteration(solved.batching)
         return BatchingAnswer(iteration=iteration, answer=answer, bound_us=solved.bound_us)
 
@@ -208,6 +210,14 @@ class PlanService:
     def keep(self, problem: CascadeProblem, result: Result, limits: Limits) -> Answer:
         """Verifies and stores the result of a solve that was made elsewhere."""
         return self._keep(problem, problem.fingerprint(), limits, _proven_plan(problem, result))
+
+    def kept_answer(self, problem: CascadeProblem, limits: Limits, solver: str) -> Answer | None:
+        """The answer from the database, None where no plan there is good enough."""
+        return self._look_up(problem, problem.fingerprint(), limits, solver)
+
+    def policy(self) -> PolicyFile | None:
+        """What searches begin with."""
+        return policy_in_use(self._store, "cascades", self._seeds)
 
     def _look_up(
         self, problem: CascadeProblem, fingerprint: str, limits: Limits, solver: str
@@ -271,7 +281,7 @@ class PlanService:
         # Late: a hit must not pay for loading the solvers.
         from arachne_opt.solvers.registry import cascade_solver
 
-        return cascade_solver(name, policy=policy_in_use(self._store, "cascades", self._seeds))
+        return cascade_solver(name, policy=self.policy())
 
     def _keep(
         self, problem: CascadeProblem, fingerprint: str, limits: Limits, result: _Solved
@@ -326,13 +336,14 @@ def _proven_plan(problem: CascadeProblem, result: Result) -> _Solved:
     raise NoPlanError("the time limit passed before a plan", where=problem.name, hint=hint)
 
 
-def _for_clips(record: PlanRecord, fingerprint: str, bound_us: int) -> PlanRecord:
+def _for_clips(record: PlanRecord, problem: BatchingProblem, bound_us: int) -> PlanRecord:
     """The record under the key of the clips, with the bound that holds for every batching."""
     done = record.objective_us <= bound_us
     return dataclasses.replace(
         record,
-        fingerprint=fingerprint,
+        fingerprint=problem.fingerprint(),
         name=f"{record.name} (clips)",
+        problem={**record.problem, CLIPS: clips_to_json(problem)},
         bound_us=bound_us,
         status=(Status.OPTIMAL if done else Status.FEASIBLE).value,
     )

@@ -1,5 +1,6 @@
 """``--group clips``: micro-batches chosen together with their placement."""
 
+import copy
 import json
 from collections import Counter
 from pathlib import Path
@@ -73,6 +74,62 @@ def test_the_stored_plan_is_legal_and_like_any_other(
             assert record.fingerprint == problem.fingerprint()
     plan = shown["iterations"][0]["plan"]
     assert arachne("simulate", plan)[0] == 0
+
+
+@pytest.fixture
+def exported(arachne: Run, clips: Path) -> list[dict]:
+    """The plans for clips of a database, as ``plans export`` writes them."""
+    arachne(*solve(clips))
+    shown = json.loads(arachne("plans", "list", "--name", "(clips)", "--format", "json")[1])
+    lines = arachne("plans", "export", "--with-problem", *(p["id"] for p in shown["plans"]))[1]
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+def test_plans_for_clips_are_imported_and_answer_requests(
+    arachne: Run, clips: Path, exported: list[dict], tmp_path: Path
+) -> None:
+    file, other = tmp_path / "plans.jsonl", tmp_path / "other.db"
+    file.write_text("\n".join(map(json.dumps, exported)))
+    code, out, err = arachne("plans", "import", file, "--db", other)
+    assert (code, out) == (0, f"imported {len(exported)} plans\n"), err
+    shown = json.loads(arachne(*solve(clips, "--format", "json", "--db", other))[1])
+    assert len(shown["iterations"]) == len(exported) > 1
+    assert all(it["clips"]["cached"] for it in shown["iterations"])
+
+
+def _cheaper(problem: dict) -> None:
+    """Another price of the first micro-batch that was chosen, legal for the plan."""
+    problem["cascades"][0]["label"] = "other"
+    for option in problem["cascades"][0]["tasks"][0]["options"]:
+        option["memory_bytes"] += 1
+
+
+_TAMPERED = [
+    (lambda p: p["clips"]["kinds"].reverse(), "is no candidate"),
+    (lambda p: p["clips"]["families"].pop(), "that were chosen"),
+    (lambda p: p["clips"]["families"][0].pop(), "that were chosen"),
+    (lambda p: p["clips"]["families"][0][-1].append(None), "its fingerprint is"),
+    (lambda p: p["clips"]["families"][0][0].insert(0, 10**6), "cannot be read"),
+    (lambda p: p["clips"].update(families=7), "cannot be read"),
+    (lambda p: p["clips"].update(more=7), "unknown key 'more'"),
+    (lambda p: p.update(clips=[]), "expected a table of keys"),
+    (lambda p: p.pop("clips"), "its fingerprint is"),
+    (_cheaper, "is no candidate"),
+]
+
+
+def test_a_plan_for_clips_that_was_tampered_with_is_not_imported(
+    arachne: Run, exported: list[dict], tmp_path: Path
+) -> None:
+    plan = next(p for p in exported if len(p["problem"]["clips"]["kinds"]) > 1)
+    file, other = tmp_path / "plans.jsonl", tmp_path / "other.db"
+    for number, (change, what) in enumerate(_TAMPERED):
+        changed = copy.deepcopy(plan)
+        change(changed["problem"])
+        file.write_text(json.dumps(changed))
+        code, _, err = arachne("plans", "import", file, "--db", other)
+        assert (code, other.exists()) == (2, False), number
+        assert what in err, number
 
 
 def test_workload_show_shows_the_chosen_micro_batches(arachne: Run, clips: Path) -> None:
