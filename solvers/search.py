@@ -50,9 +50,9 @@ _PLACED_PER_UNIT = 800_000
 # Building and simplifying a model, which CP-SAT's deterministic time leaves out.
 _RUN_UNITS = 0.1
 
-# Time of pods: first annealing of all as a share of the limit, then units per trial of 8 tasks;
-# every so many trials a merger; degrees for a deadline of the bound times the target.
-_POD_SHARE, _POD_TRIAL, _MERGE_SHARE, _POD_TARGET = 0.1, 0.03, 0.1, 1.03
+# Time of one search of a pod of 8 tasks, and the share of all workers' time for the first searches
+# of all pods; degrees for a deadline of the bound times the target.
+_POD_S, _POD_SHARE, _POD_TARGET = 0.12, 0.3, 1.02
 # Rest while helpers hold all pods. Beside helpers proofs take this share of the limit: on large
 # problems more time raises no bound, but takes a core from a helper.
 _PAUSE_S, _LARGE_PROOF_SHARE = 0.005, 0.1
@@ -130,7 +130,6 @@ class Search:
         aside = Aside(self._prove_then_improve)
         try:
             if self._large:
-                self._warm_up()
                 self._by_pods()
             if self._parts.annealing:
                 self._anneal(1.0)
@@ -214,19 +213,16 @@ class Search:
     # ------------------------------------------------------------------ main: annealing
 
     def _by_pods(self) -> None:
-        """Decomposition until the end: pods first, then trades and mergers between them."""
-        limit = self._limits.time_limit_s
-        tasks = len(self._digest.tasks)
+        """Decomposition until the end: the slowest pod is searched, trades or is joined."""
         target_us = round(self._best.bound_us * _POD_TARGET)
         helpers = self._helpers(target_us)
         try:
             pods = Pods(self._digest, target_us, self._limits.seed)
-            pods.start(lambda count: self._spent(_POD_SHARE * limit * count / tasks))
-            if pods.pods:
-                self._best.offer(pods.schedule(), "pods")
-            while not self._over() and len(pods.pods) > 1:
-                self._share_pods(pods, helpers)
-                self._improve_pods(pods, helpers)
+            pods.start()
+            unit_s = self._pod_unit_s(len(pods.pods))
+            while pods.pods and not self._over():
+                self._share_pods(pods, helpers, unit_s)
+                self._improve_pods(pods, helpers, unit_s)
                 # Whole schedules take time: they are made when the slowest pod has become faster.
                 if pods.makespan_us < self._makespan_us():
                     self._best.offer(pods.schedule(), "pods")
@@ -234,47 +230,54 @@ class Search:
             for helper in helpers:
                 helper.close()
 
+    def _pod_unit_s(self, count: int) -> float:
+        """Time of a search of a pod with 8 tasks, less where so many would take too long."""
+        limits = self._limits
+        workers = 1 if limits.deterministic else limits.workers
+        return min(_POD_S, _POD_SHARE * limits.time_limit_s * workers / max(1, count))
+
     def _helpers(self, target_us: int) -> list[Helper]:
         """A process for every further worker; they start while the pods are made."""
         limits = self._limits
         count = 0 if limits.deterministic else limits.workers - 1
         return start_helpers(self._digest, target_us, limits.seed, count)
 
-    def _share_pods(self, pods: Pods, helpers: Sequence[Helper]) -> None:
+    def _share_pods(self, pods: Pods, helpers: Sequence[Helper], unit_s: float) -> None:
         """Takes what the helpers have found and gives them the slowest pods to work on."""
         for helper in helpers:
             for job, fresh in helper.answers():
-                pods.replace((job.slow, job.other), fresh)
+                pods.replace(job.pods, fresh)
         for helper in helpers:
             while helper.wants():
                 busy = [pod for other in helpers for pod in other.busy]
-                pair = pods.slowest_and_another(busy)
+                attempt = pods.next_attempt(busy)
                 # Two pods are left for this process.
-                if pair is None or len(pods.pods) < len(busy) + 4:
+                if attempt is None or len(pods.pods) < len(busy) + 4:
                     break
-                joined = self._chance.random() < _MERGE_SHARE
-                helper.send(Job(*pair, joined, _POD_TRIAL))
+                helper.send(Job(*attempt, unit_s))
 
-    def _improve_pods(self, pods: Pods, helpers: Sequence[Helper]) -> None:
-        """One trade or merger in this process."""
-        pair = pods.slowest_and_another([pod for helper in helpers for pod in helper.busy])
-        if pair is None:
+    def _improve_pods(self, pods: Pods, helpers: Sequence[Helper], unit_s: float) -> None:
+        """One attempt in this process."""
+        attempt = pods.next_attempt([pod for helper in helpers for pod in helper.busy])
+        if attempt is None:
             time.sleep(_PAUSE_S)
             return
-        joined = self._chance.random() < _MERGE_SHARE
-        fresh = pods.improved(*pair, self._spent_on_pod, joined=joined)
-        if fresh is not None and not self._clock.stopped():
-            pods.replace(pair, fresh)
 
-    def _spent_on_pod(self, tasks: int) -> Spent:
-        return self._spent(trial_s(_POD_TRIAL, tasks))
+        def begin(tasks: int) -> Spent:
+            return self._spent(trial_s(unit_s, tasks))
+
+        fresh = pods.improved(*attempt, begin)
+        if fresh is not None and not self._clock.stopped():
+            pods.replace(attempt[1], fresh)
 
     def _in_turn(self) -> None:
         """The same parts one after the other, for one worker or equal results."""
         parts, limit = self._parts, self._limits.time_limit_s
-        self._warm_up()
+        if not self._large:
+            self._warm_up()
         if parts.proofs:
-            Aside(lambda stop: self._prove(stop, _PROOF_SHARE * limit)).wait(self._over)
+            share = _LARGE_PROOF_SHARE if self._large else _PROOF_SHARE
+            Aside(lambda stop: self._prove(stop, share * limit)).wait(self._over)
         if self._large:
             self._by_pods()
         while (parts.annealing or parts.neighbourhoods) and not self._over():

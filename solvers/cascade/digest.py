@@ -137,6 +137,13 @@ class Digest:
             shapes.append(seen.setdefault(key, len(seen)))
         return tuple(shapes)
 
+    @cached_property
+    def node_class(self) -> tuple[int, ...]:
+        """A number per node; nodes of equal number are interchangeable."""
+        seen: dict[str, int] = {}
+        signatures = (str(node.signature()) for node in self.problem.cluster.nodes)
+        return tuple(seen.setdefault(text, len(seen)) for text in signatures)
+
     def _nodes(self, kinds: dict[str, int]) -> tuple[FlatNode, ...]:
         nodes: list[FlatNode] = []
         first = 0

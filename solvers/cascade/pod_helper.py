@@ -20,7 +20,8 @@ from typing import NamedTuple
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.cascade.annealing import Spent
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.pods import Pod, Pods
+from arachne_opt.solvers.cascade.pod_solver import Pod
+from arachne_opt.solvers.cascade.pods import Pods, Way
 
 # The interpreter is isolated and takes its path from its parent: no working folder, no variables.
 _BOOT = """
@@ -34,11 +35,10 @@ _AHEAD = 2
 
 
 class Job(NamedTuple):
-    """Two pods to improve within a time that grows from a unit by the square of the tasks."""
+    """Pods to improve within a time that grows from a unit by the square of the tasks."""
 
-    slow: Pod
-    other: Pod
-    joined: bool
+    way: Way
+    pods: tuple[Pod, ...]
     unit_s: float
 
 
@@ -76,7 +76,7 @@ class Helper:
     @property
     def busy(self) -> tuple[Pod, ...]:
         """Pods of jobs without an answer yet."""
-        return tuple(pod for job in self._jobs for pod in (job.slow, job.other))
+        return tuple(pod for job in self._jobs for pod in job.pods)
 
     def wants(self) -> bool:
         """Whether another job should be sent."""
@@ -159,7 +159,7 @@ def serve() -> None:
             def begin(tasks: int, unit_s: float = job.unit_s) -> Spent:
                 return _timer(trial_s(unit_s, tasks))
 
-            pickle.dump(pods.improved(job.slow, job.other, begin, joined=job.joined), out)
+            pickle.dump(pods.improved(job.way, job.pods, begin), out)
             out.flush()
     except (EOFError, BrokenPipeError):
         # The parent has ended or hung up. Nothing is left to be flushed into a pipe without end.
@@ -167,7 +167,7 @@ def serve() -> None:
 
 
 def trial_s(unit_s: float, tasks: int) -> float:
-    """Length of a pod's annealing: by the square of its tasks."""
+    """Length of the search of a pod: a unit for 8 tasks, growing by their square."""
     return unit_s * (0.1 + (tasks / 8) ** 2)
 
 

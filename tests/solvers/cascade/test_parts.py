@@ -15,7 +15,6 @@ from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.list_schedule import list_schedules
 from arachne_opt.solvers.cascade.neighbourhood import Neighbourhood
 from arachne_opt.solvers.cascade.placement import best_group
-from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.polish import polish
 from arachne_opt.solvers.cascade.schedule import (
     from_plan,
@@ -174,20 +173,3 @@ def test_tidying_keeps_the_makespan_and_gathers_groups_on_one_node():
     assert tidy.makespan_us == spread.makespan_us
     assert tidy.cross_node == 0
     assert sum(tidy.ends_us) < sum(spread.ends_us)
-
-
-def test_pods_hold_every_cascade_once_and_trades_never_lengthen_the_plan():
-    shapes = ({1: 900, 2: 500}, {4: 3100, 8: 1700}), ({2: 300}, {2: 2500, 4: 1300})
-    rows = [two_stage(f"c{i}", *shapes[i % 2]) for i in range(24)]
-    digest = digest_of(*rows, nodes=12, devices=8)
-    pods = Pods(digest, lower_bound(digest), 0)
-    pods.start(lambda _tasks: counting(1))
-    assert sorted(c for pod in pods.pods for c in pod.cascades) == list(range(24))
-    before = pods.schedule().makespan_us
-    for step in (pods.trade, pods.merge) * 6:
-        step(lambda _tasks: counting(1))
-        after = pods.schedule()
-        assert after.makespan_us <= before
-        before = after.makespan_us
-    assert sorted(c for pod in pods.pods for c in pod.cascades) == list(range(24))
-    assert check_plan(digest.problem, to_plan(digest, after)) == ()

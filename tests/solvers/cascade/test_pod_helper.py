@@ -11,7 +11,7 @@ from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.pod_helper import Job, start_helpers
-from arachne_opt.solvers.cascade.pods import Pods
+from arachne_opt.solvers.cascade.pods import Pods, Way
 from arachne_opt.solvers.cascade.schedule import to_plan
 from arachne_opt.solvers.registry import cascade_solver
 from tests.strategies import even_cluster, two_stage
@@ -29,7 +29,7 @@ def helped():
     digest = Digest(wide_problem())
     target_us = lower_bound(digest)
     pods = Pods(digest, target_us, 0)
-    pods.start(lambda _tasks: lambda _placed: 1.0)
+    pods.start()
     (helper,) = start_helpers(digest, target_us, 0, 1)
     yield digest, pods, helper
     helper.close()
@@ -48,12 +48,12 @@ def test_a_helper_improves_pods_and_holds_them_until_it_answers(helped):
     digest, pods, helper = helped
     before = pods.makespan_us
     for _ in range(12):
-        pair = pods.slowest_and_another()
-        helper.send(Job(*pair, False, 0.05))
-        assert pods.slowest_and_another(helper.busy)[0] not in pair
+        way, old = pods.next_attempt()
+        helper.send(Job(way, old, 0.05))
+        assert not {*pods.next_attempt(helper.busy)[1]} & {*old}
         for job, fresh in answers_within(helper, 30):
-            assert max(pod.makespan_us for pod in fresh) < job.slow.makespan_us
-            pods.replace((job.slow, job.other), fresh)
+            assert max(pod.makespan_us for pod in fresh) <= job.pods[0].makespan_us
+            pods.replace(job.pods, fresh)
     assert pods.makespan_us < before
     assert sorted(c for pod in pods.pods for c in pod.cascades) == list(range(24))
     assert check_plan(digest.problem, to_plan(digest, pods.schedule())) == ()
@@ -61,7 +61,7 @@ def test_a_helper_improves_pods_and_holds_them_until_it_answers(helped):
 
 def test_a_helper_that_dies_gives_its_pods_back(helped):
     _, pods, helper = helped
-    helper.send(Job(*pods.slowest_and_another(), False, 1e6))
+    helper.send(Job(Way.AGAIN, pods.pods[:1], 1e6))
     os.kill(helper.pid, 9)
     assert answers_within(helper, 10) == []
     assert helper.busy == ()
@@ -70,7 +70,7 @@ def test_a_helper_that_dies_gives_its_pods_back(helped):
 
 def test_a_closed_helper_is_gone_without_waiting_for_its_job(helped):
     _, pods, helper = helped
-    helper.send(Job(*pods.slowest_and_another(), False, 1e6))
+    helper.send(Job(Way.AGAIN, pods.pods[:1], 1e6))
     began = time.monotonic()
     helper.close()
     assert time.monotonic() - began < 2
