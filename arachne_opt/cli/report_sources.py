@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from arachne_opt.pipeline.plan import PipelinePlan
     from arachne_opt.pipeline.problem import PipelineProblem
 
-# Phases of a pipeline run by the streams of the planned timeline.
-_STREAMS = {"sync": "gradients"}
-
 # A rehearsal whose planned time differs by more was run at another speed.
 _SAME_SPEED = 1e-3
 
@@ -92,9 +89,10 @@ def _measured_pipeline(problem: PipelineProblem, plan: PipelinePlan, run: RunRec
     Raises:
         InputError: the run has other ranks than the plan.
     """
-    from arachne_opt.executor.pipeline.layout import Layout
     from arachne_opt.executor.pipeline.report import report_from_json
-    from arachne_opt.report.pipeline_timeline import Work, measured_timeline
+    from arachne_opt.pipeline.layout import Layout
+    from arachne_opt.report.pipeline_measured import Measured as Work
+    from arachne_opt.report.pipeline_measured import measured_timeline, scaled
 
     report = report_from_json(run.report)
     members = Layout(plan).members
@@ -103,22 +101,21 @@ def _measured_pipeline(problem: PipelineProblem, plan: PipelinePlan, run: RunRec
         raise InputError(what, where=f"run {run.id}")
     work = []
     for span in report.spans:
-        member = members[span.rank]
-        way = "forward" if span.forward else "backward"
+        m = members[span.rank]
         work.append(
             Work(
-                seat=(member.pipeline, member.stage, member.replica),
-                member=member.tp_index,
-                category=way if span.phase == "compute" else _STREAMS.get(span.phase, span.phase),
-                microbatch=None if span.microbatch < 0 else span.microbatch,
-                start_us=round(span.start_us * report.speed),
-                end_us=round(span.end_us * report.speed),
+                place=(m.pipeline, m.stage, m.replica, m.tp_index),
+                phase=span.phase,
+                forward=span.forward,
+                microbatch=span.microbatch,
+                start_us=span.start_us,
+                end_us=span.end_us,
             )
         )
-    name = "rehearsed" if report.emulated else "measured"
+    timeline = scaled(measured_timeline(problem, plan, work), report.speed)
     return Measured(
         run_id=run.id,
-        timeline=measured_timeline(problem, plan, work, name),
+        timeline=replace(timeline, name=_word(report.emulated)),
         planned_us=run.planned_us,
         measured_us=run.measured_us,
         emulated=report.emulated,
@@ -214,16 +211,19 @@ def _measured(
             for span in task.ranks
         ]
     _require_whole(plan, placements, run)
-    name = "rehearsed" if emulated else "measured"
     return Measured(
         run_id=run.id,
-        timeline=measured_timeline(problem, plan, placements, name),
+        timeline=measured_timeline(problem, plan, placements, _word(emulated)),
         planned_us=iteration.planned_us,
         measured_us=iteration.measured_us,
         emulated=emulated,
         stretch=stretch,
         step=iteration.step,
     )
+
+
+def _word(emulated: bool) -> str:
+    return "rehearsed" if emulated else "measured"
 
 
 def _require_whole(plan: CascadePlan, measured: list[Placement], run: RunRecord) -> None:

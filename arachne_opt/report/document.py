@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from arachne_opt.report.cascade_view import cascade_view
@@ -54,12 +54,15 @@ def _rows(a: Subject, b: Subject, view_a: View, view_b: View) -> list[list[str]]
     rows.append(_change("device time", _area(view_a), _area(view_b), format_seconds))
     rows.append(_change("fullest device", _peak(view_a), _peak(view_b), format_bytes))
     rows.append(_change("groups over nodes", _crossing(view_a), _crossing(view_b), str))
-    rows.append(_change("tasks", *(len(v["tasks"]["start"]) for v in (view_a, view_b)), str, False))
+    counts = [len(view["tasks"]["start"]) for view in (view_a, view_b)]
+    rows.append(_change("tasks", counts[0], counts[1], str, judge=False))
     rows.append(["solver", one.solver, two.solver, "", ""])
     return rows
 
 
-def _change(what: str, a: int, b: int, say: Any, judge: bool = True) -> list[str]:  # noqa: ANN401
+def _change(
+    what: str, a: int, b: int, say: Callable[[int], str], *, judge: bool = True
+) -> list[str]:
     """A row of figures of which less is better."""
     change = f"{100 * (a / b - 1):+.1f} %" if b and a != b else ""
     tone = "" if a == b or not judge else ("better" if a < b else "worse")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from arachne_opt.pipeline.event_run import Send, Task
@@ -43,9 +43,9 @@ def devices_of_replicas(problem: PipelineProblem, plan: PipelinePlan) -> dict[Se
     for p, i, stage in placed.stages():
         for r, replica in enumerate(stage.replicas):
             assert replica.node is not None  # place gives every replica one
-            node = replica.kind.device_type, replica.node
-            first = first_of_node[node] + used.get(node, 0)
-            used[node] = used.get(node, 0) + replica.kind.tp
+            home = replica.kind.device_type, replica.node
+            first = first_of_node[home] + used.get(home, 0)
+            used[home] = used.get(home, 0) + replica.kind.tp
             seats[p, i, r] = range(first, first + replica.kind.tp)
     return seats
 
@@ -61,63 +61,6 @@ def planned_timeline(
     """The simulated iteration of a legal plan, on the devices of its replicas."""
     builder = _Builder(problem, plan, simulation or simulated(problem, plan))
     return builder.timeline()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What one device of a replica did from one moment of an iteration to another.
-
-    Args:
-        seat: pipeline, stage and replica.
-        member: number of the device in the tensor-parallel group of the replica.
-        category: ``forward``, ``backward``, ``update``, ``send``, ``gradients``, ``wait``.
-        microbatch: None where it belongs to no operation.
-    """
-
-    seat: Seat
-    member: int
-    category: str
-    microbatch: int | None
-    start_us: int
-    end_us: int
-
-
-def measured_timeline(
-    problem: PipelineProblem, plan: PipelinePlan, work: Sequence[Work], name: str = "measured"
-) -> Timeline:
-    """What was measured, on the devices that the planned timeline has.
-
-    Forwards, backwards and updates are on the compute stream, all else on a stream of its kind.
-    """
-    seats = devices_of_replicas(problem, plan)
-    names = process_names(problem.cluster.nodes)
-    tracks: dict[tuple[int, str], Track] = {}
-    index: dict[tuple[int, str], int] = {}
-    spans = []
-    for w in work:
-        device = seats[w.seat][w.member]
-        stream = COMPUTE if w.category in (FORWARD, BACKWARD, UPDATE) else w.category
-        if (device, stream) not in index:
-            index[device, stream] = len(tracks)
-            process = names[problem.cluster.devices[device].node]
-            tracks[device, stream] = Track(process=process, device=device, stream=stream)
-        (pipeline, stage, replica), number = w.seat, w.microbatch
-        spans.append(
-            Span(
-                track=index[device, stream],
-                name=w.category if number is None else f"{w.category} {number}",
-                category=w.category,
-                start_us=w.start_us,
-                end_us=w.end_us,
-                args={
-                    "pipeline": pipeline,
-                    "stage": stage,
-                    "replica": replica,
-                    **({} if number is None else {"microbatch": number}),
-                },
-            )
-        )
-    return Timeline(name=name, tracks=tuple(tracks.values()), spans=tuple(spans))
 
 
 @dataclass(slots=True)

@@ -33,10 +33,13 @@ function start() {
   const timelines = models.map((one, i) => new Timeline(byId(`timeline-${i}`), one, state, tip));
   toolbar(byId("tools"), model, state, timelines);
   new Details(byId("details"), models, state);
+  for (const one of timelines) one.draw();
+  performance.mark("timeline");
   // What is below the first screen can wait until that is painted.
   requestAnimationFrame(() => setTimeout(() => {
     const charts = lower(data, models, state);
     watch(state, [overview, ...timelines, ...charts.drawn], charts.tables);
+    performance.mark("ready");
     document.documentElement.dataset.ready = "yes";
   }));
   window.arachne = { models, state, timelines };
