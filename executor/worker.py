@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from arachne_opt.errors import ArachneError, InputError, RunError
+from arachne_opt.executor.device_job import DEVICE_FORMAT, device_job_from_json
 from arachne_opt.executor.failures import hopeless, write_failure
 from arachne_opt.executor.job_json import JOB_FORMAT, job_from_json, read_json
 from arachne_opt.executor.launch import PROGRESS_MARK, threads_for
@@ -69,7 +70,12 @@ def _run(job_path: Path, run: Run) -> None:
         raise error
     value = read_json(job_path)
     kind = value.get("format") if isinstance(value, dict) else None
-    runners = {JOB_FORMAT: _replay, MEASURE_FORMAT: _measure, PIPELINE_JOB_FORMAT: _pipeline}
+    runners = {
+        JOB_FORMAT: _replay,
+        MEASURE_FORMAT: _measure,
+        PIPELINE_JOB_FORMAT: _pipeline,
+        DEVICE_FORMAT: _measure_device,
+    }
     if kind not in runners:
         known = " or ".join(runners)
         raise InputError(f"unknown job format {kind!r}", where=str(job_path), hint=known)
@@ -126,6 +132,21 @@ def _pipeline(value: object, run: Run) -> dict[str, Any] | None:
     )
     _part()
     return report
+
+
+def _measure_device(value: object, run: Run) -> dict[str, Any] | None:
+    from arachne_opt.executor.device_worker import TIMEOUT_S, DeviceMeter
+
+    job = device_job_from_json(value)
+    _set_up(job.device, job.threads_per_rank, TIMEOUT_S)
+
+    def on_done(number: int, label: str, median_us: int) -> None:
+        if run.rank == 0:
+            _progress(number, job.count, f"{label}: {format_seconds(median_us)}")
+
+    rows = DeviceMeter(job, _watchdog(run)).run(on_done)
+    _part()
+    return measurements_to_json(rows)
 
 
 def _set_up(device: str, threads: int, timeout_s: float) -> None:

@@ -19,6 +19,7 @@ TABLE = {
     "workload": ("arachne_opt.cli.workload:workload", "Read clips and group them."),
     "models": ("arachne_opt.cli.models:models", "List models and read their configurations."),
     "profile": ("arachne_opt.cli.profile:profile", "Measure tasks on the devices at hand."),
+    "cost": ("arachne_opt.cli.cost:cost", "Learn costs from measurements; report errors."),
     "solve": ("arachne_opt.cli.solve:solve", "Plan iterations, with a proven gap."),
     "replan": ("arachne_opt.cli.replan:replan", "Plan again for a cluster that has changed."),
     "plans": ("arachne_opt.cli.plans:plans", "List, show, compare and keep plans."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,13 @@ from arachne_opt.cli.options import (
     workload_options,
 )
 from arachne_opt.cli.output import emit_table, write_whole
+from arachne_opt.cli.profile_devices import layers, links
+from arachne_opt.cli.profile_rounds import (
+    choose_shapes,
+    in_rounds,
+    is_first_rank,
+    under_torchrun,
+)
 from arachne_opt.cli.progress import ProgressLine
 from arachne_opt.cli.sources import GroupingOptions, load_workload, parse_degrees
 from arachne_opt.models import model_spec
@@ -25,13 +33,18 @@ from arachne_opt.units import format_bytes, format_seconds
 from arachne_opt.workload import MicroBatch, Workload
 
 if TYPE_CHECKING:
+    from arachne_opt.executor.launch import ProgressCallback
     from arachne_opt.executor.measure import MeasureJob
     from arachne_opt.records import Measurement
 
 
 @click.group()
 def profile() -> None:
-    """Measure tasks on the devices at hand."""
+    """Measure tasks, rows and links on the devices at hand."""
+
+
+profile.add_command(layers)
+profile.add_command(links)
 
 
 @profile.command()
@@ -46,14 +59,20 @@ def profile() -> None:
 @click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--threads", type=click.IntRange(min=0), default=0, help="Per rank; 0 shares cores.")
 @click.option("--device-type", default="CPU", show_default=True, help="Name of the device type.")
-@click.option("--out", type=OUTPUT, required=True, help="Cost table to write.")
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds: measure the shapes that a learned model is the least sure of, until then.",
+)
+@click.option("--out", type=OUTPUT, help="Cost table to write.")
 @database_option
 def cascade(**options: Any) -> None:  # noqa: ANN401
     """Measure encode and denoise for every shape of a workload at each degree.
 
-    The medians go to a cost table for ``solve cascade --costs`` and to the database.
+    Alone, it starts the ranks that it needs; under torchrun, it uses those. The medians go to the
+    database, for ``arachne cost fit``, and to a cost table for ``solve cascade --costs``.
     """
-    from arachne_opt.db.store import PlanStore
     from arachne_opt.executor.job import TASK_CHAIN, TASKS
     from arachne_opt.executor.measure import MeasureJob
     from arachne_opt.executor.model_config import ModelChoice
@@ -76,12 +95,42 @@ def cascade(**options: Any) -> None:  # noqa: ANN401
         recompute=options["recompute"] == "planned",
         tasks=TASKS if options["text_encoder"] else TASK_CHAIN,
     )
-    with PlanStore.open(database_url(options["db_url"])) as store:
-        rows = measure(job, options["ranks"] or max(degrees))
-        store.add_measurements(rows)
-    write_table(rows, options["model"], options["out"])
+    ranks = options["ranks"] or max(degrees)
+    if options["budget_s"] is None:
+        rows = measure(job, ranks)
+    else:
+        rows = _measure_unsure(job, ranks, options["budget_s"])
+    if not is_first_rank():
+        return
+    keep(rows, options["db_url"])
+    if options["out"]:
+        write_table(rows, options["model"], options["out"])
+        click.echo(f"{len(rows)} measurements written to {options['out']}", err=True)
     show_measurements(rows)
-    click.echo(f"{len(rows)} measurements written to {options['out']}", err=True)
+
+
+def _measure_unsure(job: MeasureJob, ranks: int, budget_s: float) -> tuple[Measurement, ...]:
+    """The shapes of a job, the least sure first, until the budget ends."""
+    spec = model_spec(job.model.preset)
+    choose = choose_shapes(spec, job.batches, job.degrees, job.device_type)
+
+    def some(chosen: Sequence[int], on_progress: ProgressCallback) -> tuple[Measurement, ...]:
+        part = replace(job, batches=tuple(job.batches[i] for i in chosen))
+        return run_ranks(part, ranks, on_progress)
+
+    rows = in_rounds(len(job.batches), budget_s, choose, some)
+    count = len({(m.batch, m.frames, m.height, m.width) for m in rows})
+    if is_first_rank():
+        click.echo(f"measured {count} of {len(job.batches)} shapes", err=True)
+    return rows
+
+
+def keep(rows: Sequence[Measurement], db_url: str | None) -> None:
+    """Stores measurements."""
+    from arachne_opt.db.store import PlanStore
+
+    with PlanStore.open(database_url(db_url)) as store:
+        store.add_measurements(rows)
 
 
 def distinct_shapes(workload: Workload) -> tuple[MicroBatch, ...]:
@@ -99,17 +148,28 @@ def distinct_shapes(workload: Workload) -> tuple[MicroBatch, ...]:
 
 def measure(job: MeasureJob, ranks: int) -> tuple[Measurement, ...]:
     """Runs a measurement with a progress line."""
-    from arachne_opt.executor.measure import measure_local
-
     line = ProgressLine()
     try:
-        return measure_local(
+        return run_ranks(
             job,
             ranks,
-            on_progress=lambda p: line.show(f"measured {p.done}/{p.total}  {p.text}"),
+            lambda p: line.show(f"measured {p.done}/{p.total}  {p.text}"),
         )
     finally:
         line.clear()
+
+
+def run_ranks(
+    job: MeasureJob, ranks: int, on_progress: ProgressCallback
+) -> tuple[Measurement, ...]:
+    """Runs a measurement on ranks of torchrun's, or on its own ones."""
+    if under_torchrun():
+        from arachne_opt.executor.measure_here import measure_tasks_here
+
+        return measure_tasks_here(job, on_progress)
+    from arachne_opt.executor.measure import measure_local
+
+    return measure_local(job, ranks, on_progress=on_progress)
 
 
 def write_table(rows: Sequence[Measurement], model: str, out: Path) -> None:
