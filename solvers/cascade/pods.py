@@ -25,8 +25,9 @@ _MERGED_TIMES = 2
 _SWAPS = 200
 # Pairs of cascades looked at for one trade.
 _PAIRS = 24
-# Shares of attempts that search the slowest pod again, and that join it with another.
-_AGAIN_SHARE, _JOIN_SHARE = 0.05, 0.02
+# Share of attempts that search the slowest pod again; of the others of one pod every so many-th
+# joins it with another.
+_AGAIN_SHARE, _STUCK = 0.05, 10
 
 # Starts the clock of a search of so many tasks.
 Begin = Callable[[int], Spent]
@@ -53,6 +54,7 @@ class Pods:
         self._random = random.Random(seed)
         self._solver = PodSolver(digest, target_us, seed)
         self._most_devices = 0
+        self._asked: dict[Pod, int] = {}
         self.pods: list[Pod] = []
 
     def start(self) -> None:
@@ -140,7 +142,9 @@ class Pods:
         if slow.fresh or not idle or draw < _AGAIN_SHARE:
             return Way.AGAIN, (slow,)
         other = idle[int(len(idle) * self._random.random() ** 2)]
-        return (Way.JOIN if draw < _AGAIN_SHARE + _JOIN_SHARE else Way.TRADE), (slow, other)
+        self._asked[slow] = self._asked.get(slow, 0) + 1
+        stuck = self._asked[slow] % _STUCK == 0
+        return (Way.JOIN if stuck else Way.TRADE), (slow, other)
 
     def improved(self, way: Way, old: Sequence[Pod], begin: Begin) -> tuple[Pod, ...] | None:
         """Pods for the place of others, all faster than the slowest of these; None if not."""
