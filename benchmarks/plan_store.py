@@ -1,11 +1,14 @@
-"""How fast a plan store is with many plans, and how much many processes get through.
+"""How fast a plan store is with many plans, and what many processes at once do to it.
 
     python benchmarks/plan_store.py --db plans.db
     .ci/with-postgres python benchmarks/plan_store.py   # takes the server's address from CI
+    python benchmarks/plan_store.py --db plans.db --only look-up   # one part, as often as wanted
 
-The database must be empty or missing. Prints medians of an exact look-up, of a search for near
-problems and of the first page of the list, the wall time of ``arachne plans list``, of ``gc``, and
-the throughput of processes that store, find and list at the same time.
+The database must be empty or missing, or filled by an earlier run. Prints medians of an exact
+look-up, of a search for near problems and of the first page of the list, the wall time of
+``arachne plans list``, the throughput of processes that store, find and list at the same time, what
+is left when writers are killed at random moments, how long after the death of a process that
+solves another one takes over, and the time of ``gc``. Plans that are lost, doubled or half end it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import argparse
 import multiprocessing
 import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -32,65 +36,75 @@ from arachne_opt.cluster_file import parse_shorthand
 from arachne_opt.costs.analytic import analytic_for_cluster
 from arachne_opt.costs.build import build_problem
 from arachne_opt.db import migrate
+from arachne_opt.db.locks import single_flight
 from arachne_opt.db.models import METADATA, PLAN_PAYLOADS, PLANS, PROBLEM_FEATURES, PROBLEMS
 from arachne_opt.db.store import PlanStore
 from arachne_opt.models import model_spec
-from arachne_opt.nearness import Features, cascade_features
+from arachne_opt.nearness import cascade_features
 from arachne_opt.records import PlanRecord
 from arachne_opt.solvers.cascade.quick import quick_plan
 from arachne_opt.workload_generator import generate_workload
 
 _CHUNK = 1000
+CASES = tuple(
+    (preset, nodes) for nodes in (2, 3, 4, 6, 8, 12, 16) for preset in ("mixed", "720p", "360p")
+)
+
+
+PARTS = ("fill", "look-up", "processes", "kills", "take-over", "gc")
 
 
 def main() -> None:
     """Fills the database, measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--db", default=os.environ.get("ARACHNE_TEST_POSTGRES"))
-    parser.add_argument("--plans", type=int, default=100_000)
-    parser.add_argument("--processes", type=int, default=8)
-    parser.add_argument("--operations", type=int, default=500, help="of each process")
-    options = parser.parse_args()
-    if options.db is None:
-        parser.error("name a database with --db")
+    options = _options()
     migrate.upgrade(options.db)
     with PlanStore.open(options.db) as store:
         kind = store.database.engine.dialect.name
         print(f"{kind}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-        wanted, prints = fill(store, options.plans)
-        look_up(store, wanted, prints)
-    listing(options.db)
-    throughput(options.db, options.processes, options.operations)
-    with PlanStore.open(options.db) as store:
-        begin = time.perf_counter()
-        gone = store.remove_superseded()
-        print(f"gc: {len(gone)} plans in {time.perf_counter() - begin:.1f} s")
-        left = store.stats()
-        assert left.answers == left.rows["problems"], left
-    assert migrate.check(options.db).ok
+        if "fill" in options.only and not store.list_plans(limit=1):
+            fill(store, options.plans)
+        if "look-up" in options.only:
+            look_up(store)
+    if "look-up" in options.only:
+        listing(options.db)
+    if "processes" in options.only:
+        throughput(options.db, options.processes, options.operations)
+    if "kills" in options.only:
+        kills(options.db, options.kills)
+    if "take-over" in options.only:
+        take_over(options.db)
+    if "gc" in options.only:
+        collect(options.db)
 
 
-def fill(store: PlanStore, count: int) -> tuple[list[Features], list[str]]:
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--db", default=os.environ.get("ARACHNE_TEST_POSTGRES"))
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--plans", type=int, default=100_000)
+    parser.add_argument("--processes", type=int, default=8)
+    parser.add_argument("--operations", type=int, default=500, help="of each process")
+    parser.add_argument("--kills", type=int, default=200)
+    options = parser.parse_args()
+    if options.db is None:
+        parser.error("name a database with --db")
+    return options
+
+
+def fill(store: PlanStore, count: int) -> None:
     """Stores real problems of many cluster sizes and shapes, and copies of them up to a count."""
-    dice, begin = random.Random(0), time.perf_counter()
-    features, seen = [], 0
-    for nodes in (2, 3, 4, 6, 8, 12, 16):
-        for preset in ("mixed", "720p", "360p"):
-            problem, plan = _planned(preset, nodes)
-            stored = store.add_plan(_record(problem, plan))
-            features.append(cascade_features(problem))
-            seen += 1
-            copies = count // 21 - 1
-            for first in range(0, copies, _CHUNK):
-                number = min(_CHUNK, copies - first)
-                store.database.write(lambda c, r=stored, n=number: _copies(c, r.id, n, dice))
-                seen += number
+    dice, begin, seen = random.Random(0), time.perf_counter(), 0
+    for preset, nodes in CASES:
+        stored = store.add_plan(_record(*_planned(preset, nodes)))
+        seen += 1
+        copies = count // len(CASES) - 1
+        for first in range(0, copies, _CHUNK):
+            number = min(_CHUNK, copies - first)
+            store.database.write(lambda c, r=stored, n=number: _copies(c, r.id, n, dice))
+            seen += number
     if store.database.location.path is None:
         store.database.write(lambda c: c.execute(text("ANALYZE")) and None)
-    query = text("SELECT fingerprint FROM problems ORDER BY fingerprint")
-    prints = list(store.database.read(lambda c: c.execute(query).scalars().all()))
-    print(f"{seen} plans of {len(prints)} problems, {time.perf_counter() - begin:.0f} s to store")
-    return features, prints
+    print(f"{seen} plans, {time.perf_counter() - begin:.0f} s to store")
 
 
 def _planned(preset: str, nodes: int) -> tuple[CascadeProblem, CascadePlan]:
@@ -149,8 +163,12 @@ def _copies(connection: Connection, plan_id: str, count: int, dice: random.Rando
             connection.execute(insert(table), rows[table.name])
 
 
-def look_up(store: PlanStore, wanted: list[Features], prints: list[str]) -> None:
+def look_up(store: PlanStore) -> None:
     """Prints the medians of what a request asks the database."""
+    query = text("SELECT fingerprint FROM problems ORDER BY fingerprint")
+    prints = list(store.database.read(lambda c: c.execute(query).scalars().all()))
+    wanted = [cascade_features(_planned(preset, nodes)[0]) for preset, nodes in CASES]
+    print(f"{store.stats().rows['plans']} plans of {len(prints)} problems")
     dice = random.Random(1)
     exact = [_timed(lambda: store.find_plan(dice.choice(prints))) for _ in range(200)]
     near = []
@@ -219,6 +237,93 @@ def _mix(url: str, operations: int, seed: int) -> list[str]:
             else:
                 store.list_plans(limit=10)
     return ids
+
+
+def kills(url: str, times: int) -> None:
+    """Kills writers at random moments; every plan must be whole or absent."""
+    dice, known, begin = random.Random(1), set[str](), time.perf_counter()
+    problem, plan = _planned("mixed", 12)
+    record = replace(_record(problem, plan), name="killed", fingerprint="killed")
+    with PlanStore.open(url) as store:
+        for _ in range(times):
+            reader, writer = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(reader)
+                _store_for_ever(store, record, writer)
+            os.close(writer)
+            with os.fdopen(reader) as lines:
+                known.add(lines.readline())
+                time.sleep(dice.uniform(0, 0.05))
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                known |= set(lines.read().splitlines(keepends=True))
+    # An id that was cut off in the pipe was stored as well.
+    ids = {line.strip() for line in known if line.endswith("\n")}
+    begin_check = time.perf_counter()
+    assert migrate.check(url).ok
+    check_s = time.perf_counter() - begin_check
+    with PlanStore.open(url) as store:
+        stored = store.list_plans(limit=10_000, fingerprint="killed")
+        assert ids <= {row.id for row in stored}
+        for row in stored:
+            assert store.get_plan(row.id).plan == record.plan
+    wall_s = begin_check - begin
+    print(f"{times} writers killed in {wall_s:.0f} s: {len(stored)} plans, each of them whole,")
+    print(f"of which {len(ids)} were told before the kill; db check passes ({check_s:.1f} s)")
+
+
+def _store_for_ever(store: PlanStore, record: PlanRecord, pipe: int) -> None:
+    while True:
+        os.write(pipe, f"{store.add_plan(record).id}\n".encode())
+
+
+def take_over(url: str) -> None:
+    """Prints how soon another process solves after one was killed, and after one was stopped."""
+    for name, number in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            _solve_for_ever(url, writer)
+        assert os.read(reader, 1) == b"."
+        print(f"taken over {_wait_for(url, child, number):.1f} s after a solver was {name}")
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _solve_for_ever(url: str, pipe: int) -> None:
+    with PlanStore.open(url) as store, single_flight(store, "request", 0):
+        os.write(pipe, b".")
+        time.sleep(600)
+
+
+def _wait_for(url: str, child: int, number: signal.Signals) -> float:
+    """Waits for a request of a process, which is sent a signal meanwhile; seconds since then."""
+    sent: list[float] = []
+
+    def send(_waited_s: float) -> None:
+        if not sent:
+            os.kill(child, number)
+            sent.append(time.perf_counter())
+
+    with PlanStore.open(url) as store, single_flight(store, "request", 60, on_wait=send) as alone:
+        assert alone
+        return time.perf_counter() - sent[0]
+
+
+def collect(url: str) -> None:
+    """Removes superseded plans; the best of every problem must stay."""
+    best = text("SELECT problem_id, min(objective_us) FROM plans GROUP BY problem_id")
+    with PlanStore.open(url) as store:
+        before = set(store.database.read(lambda c: c.execute(best).all()))
+        begin = time.perf_counter()
+        gone = store.remove_superseded()
+        wall_s = time.perf_counter() - begin
+        assert set(store.database.read(lambda c: c.execute(best).all())) == before
+        left = store.stats()
+        assert left.answers == left.rows["problems"] == len(before), left
+    print(f"gc: {len(gone)} plans in {wall_s:.1f} s, the best of {len(before)} problems stay")
+    assert migrate.check(url).ok
 
 
 if __name__ == "__main__":
