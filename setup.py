@@ -91,6 +91,7 @@ setup(
     package_data={
         "arachne_opt": ["py.typed"],
         "arachne_opt.db.migrations": ["script.py.mako"],
+        "arachne_opt.solvers.seeds": ["data/*.safetensors"],
         "arachne_opt.report.page": ["*.css", "*.html", "*.js"],
     },
     install_requires=[

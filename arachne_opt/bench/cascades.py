@@ -120,6 +120,13 @@ def compare(
     )
 
 
+def compare_pair(
+    limits: Limits, solver: str, pair: tuple[PublishedInstance, CascadeProblem]
+) -> Row:
+    """The same for an instance with its full problem, as a function that travels to workers."""
+    return compare(pair[0], limits, solver=solver, full=pair[1])
+
+
 def rule_makespan_us(problems: Sequence[CascadeProblem], rule: str, limits: Limits) -> int | None:
     """The least checked makespan of a peer's rule, None where it has no plan for any problem."""
     found: list[int] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from arachne_opt.bench.ratios import Ratios, ratios_of
@@ -117,6 +117,13 @@ def compare_pipelines(
         rules_s={name: _solved_s(problem, name, limits) for name in names},
         ablations_s=_ablations_s(problem, limits) if ablation else {},
     )
+
+
+def compare_pair(
+    compare: Callable[..., PipelineRow], pair: tuple[PipelineProblem, Scenario]
+) -> PipelineRow:
+    """A comparison of a scenario's problem, as a function that travels to workers."""
+    return compare(pair[0], scenario=pair[1])
 
 
 def summarise_pipelines(rows: Sequence[PipelineRow]) -> dict[str, Ratios]:

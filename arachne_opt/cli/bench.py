@@ -16,6 +16,7 @@ from arachne_opt.cli.bench_tables import show_rows
 from arachne_opt.cli.options import OUTPUT, PATH, format_option, limit_options, limits_of
 from arachne_opt.cli.output import write_whole
 from arachne_opt.cli.progress import Interrupts, ProgressLine, catch_interrupts, search_text
+from arachne_opt.cli.workers import workers_of, workers_options
 from arachne_opt.errors import INTERRUPTED, OUTSIDE_GAP
 from arachne_opt.importers.instances import (
     PublishedInstance,
@@ -27,6 +28,7 @@ from arachne_opt.solvers.base import Limits, Progress
 
 if TYPE_CHECKING:
     from arachne_opt.bench.cascades import Row
+    from arachne_opt.learning.jobs import Workers
 
 
 @click.group()
@@ -43,6 +45,7 @@ bench.add_command(pipelines)
 @click.option("--exclude", multiple=True, metavar="GLOB", help="No instances with such an id.")
 @click.option("--solver", default=DEFAULT_SOLVER, show_default=True, help="Method by name.")
 @click.option("--out", type=OUTPUT, help="Write our plans to this file, one JSON line each.")
+@workers_options
 @limit_options
 @format_option
 def cascades(**options: Any) -> int:  # noqa: ANN401
@@ -63,7 +66,7 @@ def cascades(**options: Any) -> int:  # noqa: ANN401
     try:
         with catch_interrupts() as interrupts:
             pairs = [(i, whole.problem) for i, whole in zip(instances, full, strict=True)]
-            _run(pairs, limits, options["solver"], interrupts, rows)
+            _run(pairs, limits, options["solver"], workers_of(options), interrupts, rows)
     finally:
         if options["out"]:
             _write_plans(options["out"], rows)
@@ -81,12 +84,16 @@ def _run(
     instances: Sequence[tuple[PublishedInstance, CascadeProblem]],
     limits: Limits,
     solver: str,
+    workers: Workers,
     interrupts: Interrupts,
     rows: list[Row],
 ) -> None:
     """Appends a row per instance; ends after the current one on Ctrl-C."""
     from arachne_opt.bench.cascades import compare
 
+    if not workers.alone:
+        _run_many(instances, limits, solver, workers, interrupts, rows)
+        return
     line = ProgressLine()
     for number, (instance, full) in enumerate(instances, start=1):
         head = f"[{number}/{len(instances)}] {instance.id}"
@@ -109,6 +116,27 @@ def _run(
         if interrupts.pressed():
             return  # its search was cut short: no fair figure
         rows.append(row)
+
+
+def _run_many(
+    instances: Sequence[tuple[PublishedInstance, CascadeProblem]],
+    limits: Limits,
+    solver: str,
+    workers: Workers,
+    interrupts: Interrupts,
+    rows: list[Row],
+) -> None:
+    """The same on several instances at a time; they share the cores of their machines."""
+    from arachne_opt.bench.cascades import compare_pair
+    from arachne_opt.learning.jobs import run_many
+
+    line, found = ProgressLine(), dict[int, "Row"]()
+    work = functools.partial(compare_pair, limits, solver)
+    for position, row in run_many(work, instances, workers, should_stop=interrupts.pressed):
+        found[position] = row
+        line.show(f"[{len(found)}/{len(instances)}] {row.instance.id}")
+    line.clear()
+    rows += [found[position] for position in sorted(found)]
 
 
 def _write_plans(path: Path, rows: Sequence[Row]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,15 @@ import click
 
 from arachne_opt.cli.options import FILE, OUTPUT, format_option, limit_options, limits_of
 from arachne_opt.cli.output import emit_json, emit_table, percent, write_whole
-from arachne_opt.cli.progress import ProgressLine, catch_interrupts
+from arachne_opt.cli.progress import Interrupts, ProgressLine, catch_interrupts
+from arachne_opt.cli.workers import workers_of, workers_options
 from arachne_opt.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
     from arachne_opt.bench.pipelines import PipelineRow
     from arachne_opt.bench.ratios import Ratios
     from arachne_opt.importers.pipeline_scenarios import Scenario
+    from arachne_opt.learning.jobs import Workers
     from arachne_opt.pipeline.problem import PipelineProblem
 
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 @click.option("--ablation", is_flag=True, help="Solve with one freedom taken away, each in turn.")
 @click.option("--allow-estimates", is_flag=True, help="Estimate what was not measured.")
 @click.option("--out", type=OUTPUT, help="Write our plans to this file, one JSON line each.")
+@workers_options
 @limit_options
 @format_option
 def pipelines(**options: Any) -> int:  # noqa: ANN401
@@ -52,27 +55,22 @@ def pipelines(**options: Any) -> int:  # noqa: ANN401
     """
     from arachne_opt.bench.pipelines import compare_pipelines
 
-    limits, rows = limits_of(options), []
+    rows: list[PipelineRow] = []
     scenarios = _chosen(options)
-    line = ProgressLine()
+    problems = [_problem(scenario, options) for scenario in scenarios]
+    compare = functools.partial(
+        compare_pipelines,
+        limits=limits_of(options),
+        solver=options["solver"],
+        exact=options["exact"],
+        ablation=options["ablation"],
+    )
+    pairs = list(zip(problems, scenarios, strict=True))
     with catch_interrupts() as interrupts:
-        for number, scenario in enumerate(scenarios, start=1):
-            line.show(f"[{number}/{len(scenarios)}] {scenario.name}", force=True)
-            work = functools.partial(
-                compare_pipelines,
-                _problem(scenario, options),
-                limits,
-                scenario=scenario,
-                solver=options["solver"],
-                exact=options["exact"],
-                ablation=options["ablation"],
-                should_stop=interrupts.pressed,
-            )
-            row = interrupts.run(work)
-            line.clear()
-            if interrupts.pressed():
-                break  # its search was cut short: no fair figure
-            rows.append(row)
+        if workers_of(options).alone:
+            _run(compare, pairs, interrupts, rows)
+        else:
+            _run_many(compare, pairs, workers_of(options), interrupts, rows)
     if options["out"]:
         _write_plans(options["out"], rows)
     _show(rows, options["form"])
@@ -80,6 +78,45 @@ def pipelines(**options: Any) -> int:  # noqa: ANN401
         click.echo(f"interrupted after {len(rows)} of {len(scenarios)} scenarios", err=True)
         return INTERRUPTED
     return 0
+
+
+def _run(
+    compare: Callable[..., PipelineRow],
+    pairs: Sequence[tuple[PipelineProblem, Scenario]],
+    interrupts: Interrupts,
+    rows: list[PipelineRow],
+) -> None:
+    """Appends a row per scenario; ends after the current one on Ctrl-C."""
+    line = ProgressLine()
+    for number, (problem, scenario) in enumerate(pairs, start=1):
+        line.show(f"[{number}/{len(pairs)}] {scenario.name}", force=True)
+        stop = interrupts.pressed
+        work = functools.partial(compare, problem, scenario=scenario, should_stop=stop)
+        row = interrupts.run(work)
+        line.clear()
+        if interrupts.pressed():
+            return  # its search was cut short: no fair figure
+        rows.append(row)
+
+
+def _run_many(
+    compare: Callable[..., PipelineRow],
+    pairs: Sequence[tuple[PipelineProblem, Scenario]],
+    workers: Workers,
+    interrupts: Interrupts,
+    rows: list[PipelineRow],
+) -> None:
+    """The same on several scenarios at a time; they share the cores of their machines."""
+    from arachne_opt.bench.pipelines import compare_pair
+    from arachne_opt.learning.jobs import run_many
+
+    line, found = ProgressLine(), dict[int, "PipelineRow"]()
+    work = functools.partial(compare_pair, compare)
+    for position, row in run_many(work, pairs, workers, should_stop=interrupts.pressed):
+        found[position] = row
+        line.show(f"[{len(found)}/{len(pairs)}] {row.problem.name}")
+    line.clear()
+    rows += [found[position] for position in sorted(found)]
 
 
 def _chosen(options: dict[str, Any]) -> list[Scenario]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from arachne_opt.learning.policies import Learned
 
 _UNITS = {"cascades": 0.6, "templates": 100.0}
-_COUNTS = {"cascades": 240, "templates": 300}
+_COUNTS = {"cascades": 240, "templates": 900}
+_SEARCHES = {"cascades": 1 << 30, "templates": 250}
 
 
 @click.group()
@@ -49,6 +50,14 @@ def _options(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             default=_UNITS[name],
             show_default=True,
             help="Work of each search, in about seconds of a quiet core.",
+        ),
+        click.option(
+            "--searches",
+            type=click.IntRange(min=0),
+            default=_SEARCHES[name],
+            show_default=True,
+            hidden=name == "cascades",
+            help="Problems that are searched as a whole; others only have templates priced.",
         ),
         click.option(
             "--examples",
@@ -127,7 +136,11 @@ def _generated(name: str, options: dict[str, Any], interrupts: Interrupts) -> li
 
     path = options["examples"] or data_folder() / f"examples-{name}.jsonl"
     recipe = Recipe(
-        policy=name, world=LEARNED.name, units=options["units"], features=FEATURES[name]
+        policy=name,
+        world=LEARNED.name,
+        units=options["units"],
+        features=FEATURES[name],
+        searched=options["searches"],
     )
     line = ProgressLine()
     generate(

@@ -14,6 +14,7 @@ from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cli.output import emit_json, emit_table, percent
 from arachne_opt.cli.progress import Interrupts, ProgressLine, catch_interrupts, search_text
 from arachne_opt.errors import INTERRUPTED, OUTSIDE_GAP, InputError
+from arachne_opt.learning.jobs import Workers
 from arachne_opt.planning.service import Answer, PlanService
 from arachne_opt.solvers.base import Limits, Progress
 from arachne_opt.units import format_seconds
@@ -27,6 +28,7 @@ class Session:
     solver: str
     use_cache: bool
     warm_start: str | None = None
+    workers: Workers | None = None
     answers: list[Answer] = field(default_factory=list)
     interrupted: bool = False
 
@@ -34,6 +36,9 @@ class Session:
         self, service: PlanService, problems: tuple[CascadeProblem, ...], out: PlanFile | None
     ) -> None:
         """Plans every problem; stops after the current one when the user asks to."""
+        if self.workers is not None and not self.workers.alone:
+            self._run_many(service, problems, self.workers, out)
+            return
         line = ProgressLine()
         with catch_interrupts() as interrupts:
             for number, problem in enumerate(problems, start=1):
@@ -48,6 +53,37 @@ class Session:
                     self.interrupted = True
                     click.echo(f"interrupted after {number} of {len(problems)} plans", err=True)
                     return
+
+    def _run_many(
+        self,
+        service: PlanService,
+        problems: tuple[CascadeProblem, ...],
+        workers: Workers,
+        out: PlanFile | None,
+    ) -> None:
+        """Plans problems at the same time; answers stay in the order of the problems."""
+        from arachne_opt.planning.many import plan_many
+
+        line, found = ProgressLine(), dict[int, Answer]()
+        with catch_interrupts() as interrupts:
+            try:
+                for position, answer in plan_many(
+                    service,
+                    problems,
+                    self.limits,
+                    workers,
+                    solver=self.solver,
+                    use_cache=self.use_cache,
+                    should_stop=interrupts.pressed,
+                ):
+                    found[position] = answer
+                    line.show(f"[{len(found)}/{len(problems)}] {answer.problem.name}")
+            finally:
+                line.clear()
+                self.answers += [found[position] for position in sorted(found)]
+                for answer in self.answers if out else ():
+                    out.add(answer)
+            self.interrupted = interrupts.pressed()
 
     def _one(
         self,

@@ -64,7 +64,11 @@ def cascade_lesson(problem: CascadeProblem, plan: CascadePlan) -> CascadeLesson 
 
 
 def train_cascades(
-    lessons: Sequence[CascadeLesson], seed: int, start: Mapping[str, Array] | None = None
+    lessons: Sequence[CascadeLesson],
+    seed: int,
+    start: Mapping[str, Array] | None = None,
+    *,
+    epochs: int | None = None,
 ) -> dict[str, Array]:
     """Weights that were trained on lessons, from ``start`` on where that is given."""
     import torch
@@ -73,7 +77,7 @@ def train_cascades(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # equal sums on every machine
     try:
-        return _trained(lessons, start)
+        return _trained(lessons, start, epochs or _EPOCHS)
     finally:
         torch.set_num_threads(threads)
 
@@ -93,7 +97,7 @@ class _Batch:
 
 
 def _trained(
-    lessons: Sequence[CascadeLesson], start: Mapping[str, Array] | None
+    lessons: Sequence[CascadeLesson], start: Mapping[str, Array] | None, epochs: int
 ) -> dict[str, Array]:
     import torch
 
@@ -110,10 +114,10 @@ def _trained(
     rate = _RATE if start is None else _RATE / 3
     parameters = [p for net in nets.values() for p in net.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=_DECAY)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, _EPOCHS)
-    for _ in range(_EPOCHS):
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+    for _ in range(epochs):
         optimizer.zero_grad()
-        logits, begin = run_networks(nets, batch)
+        logits, begin = _run(nets, batch)
         tasks = len(batch.task_x)
         likely = _log_softmax(logits, batch.task_of_mode, tasks)
         loss = -(batch.picked * likely).sum() / tasks
@@ -157,8 +161,17 @@ def _load(nets: Mapping[str, Any], start: Mapping[str, Array]) -> None:
             layer.bias.data = torch.tensor(start[f"{name}.{i}.bias"])
 
 
-def run_networks(nets: Mapping[str, Any], batch: _Batch) -> tuple[torch.Tensor, torch.Tensor]:
+def run_tensors(
+    tensors: Mapping[str, Array], lessons: Sequence[CascadeLesson]
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits of the modes and starts of the tasks: what ``advise`` computes without torch."""
+    batch = _batch(lessons, tensors)
+    nets = _networks(*(x.shape[1] for x in (batch.mode_x, batch.task_x, batch.problem_x)))
+    _load(nets, tensors)
+    return _run(nets, batch)
+
+
+def _run(nets: Mapping[str, Any], batch: _Batch) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     tasks, problems = len(batch.task_x), len(batch.problem_x)

@@ -29,12 +29,15 @@ class Recipe:
         world: name of the world that the problems are drawn from.
         units: deterministic units of work, about seconds, of each search.
         features: version of the features that ``priced`` counts in.
+        searched: problems below this number are searched as a whole; for the others templates are
+            priced only.
     """
 
     policy: str
     world: str
     units: float
     features: int
+    searched: int
 
     def to_json(self) -> Json:
         """The first line of a file."""
@@ -44,6 +47,7 @@ class Recipe:
             "world": self.world,
             "units": self.units,
             "features": self.features,
+            "searched": self.searched,
         }
 
 
@@ -52,7 +56,7 @@ class Example:
     """A problem of a world by its number, with the best plan that is known.
 
     Args:
-        plan: in the exported form, None where the problem has none.
+        plan: in the exported form, None where the problem has none or was not searched.
         objective_us: what the plan takes.
         bound_us: a proven lower bound, 0 for none.
         priced: other answers that were tried, as rows of numbers: cells of templates with their

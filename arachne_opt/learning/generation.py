@@ -64,6 +64,9 @@ def _templates(recipe: Recipe, number: int) -> Example:
     from arachne_opt.solvers.pipeline.planner import solve_pipeline
 
     problem = drawn_pipelines(WORLDS[recipe.world], number)
+    if number >= recipe.searched:
+        priced = priced_cells(problem)
+        return Example(number=number, plan=None, objective_us=0, bound_us=0, priced=priced)
     result = solve_pipeline(problem, TableCosts(problem), _limits(recipe))
     if result.plan is None or result.iteration_s is None:
         return Example(number=number, plan=None, objective_us=0, bound_us=0)

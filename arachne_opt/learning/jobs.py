@@ -48,6 +48,11 @@ class Workers:
         if self.dask is not None and self.jobs > 1:
             raise InputError("--jobs and --dask exclude each other", hint="one of them")
 
+    @property
+    def alone(self) -> bool:
+        """Whether this process does all work itself."""
+        return self.jobs == 1 and self.dask is None
+
 
 def run_many(
     work: Callable[[Item], Answer],

@@ -34,10 +34,10 @@ class CascadeCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TemplateCase:
-    """A pipeline problem with the best plan that is known and the exact seconds of cells."""
+    """A pipeline problem with the exact seconds of cells, and the best plan where it is known."""
 
     problem: PipelineProblem
-    plan: PipelinePlan
+    plan: PipelinePlan | None
     priced: Sequence[Sequence[float | None]]
 
 
@@ -58,14 +58,14 @@ def cases_of_file(path: Path, policy: str) -> list[Case]:
     world = WORLDS[recipe.world]
     found: list[Case] = []
     for one in examples:
-        if one.plan is None:
+        if one.plan is None and not one.priced:
             continue
         if policy == CASCADES:
             problem = drawn_cascades(world, one.number)
             found.append(CascadeCase(problem=problem, plan=cascade_plan(one.plan, problem)))
         else:
             pipelines = drawn_pipelines(world, one.number)
-            plan = pipeline_plan(one.plan)
+            plan = None if one.plan is None else pipeline_plan(one.plan)
             found.append(TemplateCase(problem=pipelines, plan=plan, priced=one.priced))
     return found
 

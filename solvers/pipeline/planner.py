@@ -64,7 +64,7 @@ def solve_pipeline(
     own = best
     if policy is not None:
         own = best.apart()
-        offer_seeds(bench, bound, best, policy, clock.over)
+        offer_seeds(bench, best, policy, clock.over)
     columns: list[Column] = []
     if policy is None or best.seconds > bound_s * (1 + limits.gap):
         columns = search(bench, bound, own, limits, clock)

@@ -6,7 +6,7 @@ import numpy as np
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
 from arachne_opt.solvers.pipeline.options import Space
-from arachne_opt.solvers.seeds.structures import MOST_BLOCKS, Structures
+from arachne_opt.solvers.seeds.structures import FILLINGS, MOST_BLOCKS, Structures
 
 MOST_CELLS = 300
 _HOPELESS = 1.7  # cells whose estimate is so much worse than the best one are not looked at
@@ -14,11 +14,11 @@ _TINY = 1e-9
 _ODD = (1, 3)
 
 
-def grid(space: Space, parts: int = 1) -> Ints:
+def grid(space: Space) -> Ints:
     """Batches of the grid: small odd numbers times powers of two, as far as devices go."""
-    replicas = max((space.devices(p) // parts for p in range(len(space.places))), default=0)
+    replicas = max((space.devices(p) for p in range(len(space.places))), default=0)
     most = replicas * max((a.microbatch for a in space.atoms), default=0)
-    most = min(most, -(-space.problem.global_batch // parts))
+    most = min(most, space.problem.global_batch)
     odd = {o << shift for o in _ODD for shift in range(most.bit_length())}
     sizes = sorted(b for b in odd if b <= most)
     if not space.problem.options.allow_excess:
@@ -46,13 +46,14 @@ def features(space: Space, structures: Structures, cells: Ints) -> Floats:
     blocks = structures.blocks[n]
     held = blocks >= 0
     pick = np.where(held, blocks, 0)
+    ways = FILLINGS[f]
     stages = structures.stages[n, b, f]
     total = np.maximum(stages.sum(axis=1), 1)
     parts = {name: values[n, b, f] for name, values in structures.parts.items()}
     tp = np.array([k.tp for k in kinds.kinds])[pick]
     ep = np.array([k.ep for k in kinds.kinds])[pick]
-    replicas = np.where(held, kinds.replicas[pick, b[:, None], f[:, None]], 1)
-    row_s = np.where(held, kinds.row_s[pick, b[:, None], f[:, None]], np.inf)
+    replicas = np.where(held, kinds.replicas[pick, b[:, None], ways], 1)
+    row_s = np.where(held, kinds.row_s[pick, b[:, None], ways], np.inf)
     quickest = row_s.min(axis=1, keepdims=True)
     devices = np.where(held, replicas * tp * stages, 0)
     limits = np.array([space.devices(p) for p in range(len(space.places))])
@@ -71,8 +72,7 @@ def features(space: Space, structures: Structures, cells: Ints) -> Floats:
         np.minimum(parts["boundary"], 2),
         np.minimum(parts["head"], 2),
         parts["slack"],
-        (f == 1).astype(float),
-        (f == 2).astype(float),
+        *((f == way).astype(float) for way in range(1, len(FILLINGS))),
         held.sum(axis=1).astype(float),
         devices.sum(axis=1) / limits.sum(),
         np.full(len(cells), np.log(space.costs.row_count)),

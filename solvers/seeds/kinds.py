@@ -14,9 +14,9 @@ from arachne_opt.pipeline.plan import ReplicaKind
 from arachne_opt.solvers.pipeline.options import Atom, Space, node_width
 from arachne_opt.solvers.pipeline.ranking import row_exchange_s, row_send_s
 
-# Ways to fill the devices: with the largest micro-batches of about the highest rate of rows, with
-# the smallest of these, and with half of the stages of the first.
-WAYS = 3
+# Ways to fill the devices of a kind: with the largest micro-batches of about the highest rate of
+# rows, with the smallest of these, and with half of the stages of the first.
+_WAYS = 3
 _ABOUT = 0.96
 _SHALLOW, _DEEP = 1, 6  # micro-batches in flight at which memory is looked at
 _NEXT_TO_NONE = 0.25  # rows, where memory holds none
@@ -73,12 +73,12 @@ class _Atoms:
     second: Floats
 
 
-def kinds_of(space: Space, batches: Ints, parts: int = 1) -> Kinds:
-    """The facts of the kinds of a space, without recomputation, on a part of its devices."""
+def kinds_of(space: Space, batches: Ints) -> Kinds:
+    """The facts of the kinds of a space, without recomputation."""
     chosen = np.array([a for a, atom in enumerate(space.atoms) if not atom.recompute], dtype=int)
     kinds = tuple(dict.fromkeys(space.atoms[a].kind for a in chosen))
     atoms = _facts(space, [space.atoms[a] for a in chosen], kinds)
-    room = np.array([_room(space, kind) // parts for kind in kinds], dtype=np.int64)
+    room = np.array([_room(space, kind) for kind in kinds], dtype=np.int64)
     tp, ep = (np.array([getattr(k, name) for k in kinds], dtype=np.int64) for name in ("tp", "ep"))
     count = batches // atoms.microbatch[:, None]
     fits = (batches % atoms.microbatch[:, None] == 0) & (count > 0)
@@ -87,7 +87,7 @@ def kinds_of(space: Space, batches: Ints, parts: int = 1) -> Kinds:
     stages = np.where(fits, room[atoms.kind][:, None] // devices, 0).clip(max=space.in_stages)
     rate = stages / atoms.row_s[:, None]
     pick = _picks(atoms.kind, len(kinds), rate)
-    halves = np.ones(WAYS, dtype=np.int64)
+    halves = np.ones(_WAYS, dtype=np.int64)
     halves[-1] = 2
     column = np.arange(len(batches))[:, None]
     most = stages[pick, column]
@@ -108,7 +108,7 @@ def kinds_of(space: Space, batches: Ints, parts: int = 1) -> Kinds:
 
 def _picks(kind: Ints, kinds: int, rate: Floats) -> Ints:
     """Atoms of each kind at each batch by way (shape [k, b, v]); micro-batches rise in a kind."""
-    found = np.zeros((kinds, rate.shape[1], WAYS), dtype=np.int64)
+    found = np.zeros((kinds, rate.shape[1], _WAYS), dtype=np.int64)
     for k in range(kinds):
         mine = np.flatnonzero(kind == k)
         good = rate[mine] >= _ABOUT * rate[mine].max(axis=0, keepdims=True)

@@ -9,25 +9,24 @@ import numpy as np
 from arachne_opt.costs.pipeline.base import Floats, Ints
 from arachne_opt.solvers.pipeline.search import TemplateSearch
 from arachne_opt.solvers.pipeline.workbench import Workbench
-from arachne_opt.solvers.seeds.structures import Structures
+from arachne_opt.solvers.seeds.structures import FILLINGS, Structures
 
 # Parts of an estimate that the gradient exchange may take.
 _SYNC_PARTS = (0.05, 0.14, 0.3, np.inf)
 
 
-def templates_of(
-    bench: Workbench, structures: Structures, cells: Ints, pipelines: int = 1
-) -> list[tuple[int, ...]]:
+def templates_of(bench: Workbench, structures: Structures, cells: Ints) -> list[tuple[int, ...]]:
     """Option numbers of each cell, stage by stage, in the tables of its batch."""
     number: dict[int, Ints] = {}
     found = []
     for n, b, f in cells.tolist():
         if b not in number:
-            number[b] = bench.option_of_atom(bench.tables(int(structures.batches[b]), pipelines))
+            number[b] = bench.option_of_atom(bench.tables(int(structures.batches[b])))
         template: list[int] = []
-        for k, s in zip(structures.blocks[n], structures.stages[n, b, f], strict=True):
+        stages = structures.stages[n, b, f]
+        for k, s, way in zip(structures.blocks[n], stages, FILLINGS[f], strict=True):
             if k >= 0:
-                option = int(number[b][structures.kinds.atom[k, b, f]])
+                option = int(number[b][structures.kinds.atom[k, b, way]])
                 template += [option] * int(s)
         found.append(tuple(template))
     return found

@@ -21,6 +21,8 @@ from arachne_opt.solvers.seeds.chain import Chain
 from arachne_opt.solvers.seeds.kinds import TINY, Kinds, kinds_of
 
 MOST_BLOCKS = 3
+# Ways to fill the devices of a structure: the way of each block's kind.
+FILLINGS = np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1], [1, 0, 0], [2, 2, 2]])
 _KINDS_OF_PAIRS, _KINDS_OF_TRIPLES = 4, 2  # of each place, the quickest alone
 _NEVER_S = 1e9
 _MAIN_SHARE = 0.04  # of the devices of a pipeline, from which on a type belongs to its structure
@@ -55,17 +57,10 @@ class Structures:
         return tuple(self.kinds.kinds[k] for k in self.blocks[n] if k >= 0)
 
 
-def structures_of(space: Space, batches: Ints, parts: int = 1) -> Structures:
-    """All structures of a problem worth a look.
-
-    Args:
-        space: kinds of replicas and devices.
-        batches: the grid.
-        parts: equal parts that devices and samples are cut into: an estimate is that of one.
-    """
-    kinds = kinds_of(space, batches, parts)
-    samples = -(-space.problem.global_batch // parts)
-    return _estimated(space, kinds, batches, _blocks(space, kinds), samples)
+def structures_of(space: Space, batches: Ints) -> Structures:
+    """All structures of a problem worth a look, at the batches of a grid."""
+    kinds = kinds_of(space, batches)
+    return _estimated(space, kinds, batches, _blocks(space, kinds))
 
 
 def structure_of_plan(plan: PipelinePlan) -> tuple[ReplicaKind, ...]:
@@ -108,15 +103,15 @@ def _blocks(space: Space, kinds: Kinds) -> Ints:
     return np.array(padded, dtype=np.int64).reshape(-1, MOST_BLOCKS)
 
 
-def _estimated(space: Space, kinds: Kinds, batches: Ints, blocks: Ints, samples: int) -> Structures:
+def _estimated(space: Space, kinds: Kinds, batches: Ints, blocks: Ints) -> Structures:
     held = blocks >= 0
     pick = np.where(held, blocks, 0)
     there = held[:, None, None, :]
 
     def at(table: Floats | Ints) -> Floats:
         """A table by kind, batch and way as [n, b, v, i]."""
-        found: Floats = table[pick].transpose(0, 2, 3, 1).astype(float)
-        return found
+        of_block = [table[pick[:, i]][:, :, FILLINGS[:, i]] for i in range(MOST_BLOCKS)]
+        return np.stack(of_block, axis=3).astype(float)
 
     stages, bad = _stages(space, np.where(there, at(kinds.stages), 0), there)
     total = stages.sum(axis=3)
@@ -135,7 +130,7 @@ def _estimated(space: Space, kinds: Kinds, batches: Ints, blocks: Ints, samples:
     load, rows_of = chain.least_load()
     exchange = np.minimum(kinds.exchange_row_s, _NEVER_S)[pick][:, None, None, :]
     sync = (exchange * (1 - 1 / replicas) * rows_of * (stages > 0)).max(axis=3)
-    rounds = -(-samples // batches)[None, :, None]
+    rounds = -(-space.problem.global_batch // batches)[None, :, None]
     bad |= ~np.isfinite(load)
     load, fill = np.where(bad, 1, load), chain.fill_s()
     estimate = (rounds - 1) * load + fill + sync

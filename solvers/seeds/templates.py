@@ -35,12 +35,9 @@ class Scored:
     best_cells: tuple[tuple[int, ...], ...]
 
 
-def score(space: Space, policy: PolicyFile | None, parts: int = 1) -> Scored:
-    """Scores the structural templates of a problem; without a policy by their estimates alone.
-
-    With several parts the templates are for pipelines on an equal part of devices and samples.
-    """
-    structures = structures_of(space, grid(space, parts), parts)
+def score(space: Space, policy: PolicyFile | None) -> Scored:
+    """Scores the structural templates of a problem; without a policy by their estimates alone."""
+    structures = structures_of(space, grid(space))
     cells = promising(structures, MOST_CELLS)
     predicted = structures.estimate_s[tuple(cells.T)]
     if policy is not None and len(cells):
