@@ -47,7 +47,7 @@ export function surface(canvas, width, height, ratio = window.devicePixelRatio |
 
 /** A labelled choice; `choices` are [value, text] pairs. */
 export function select(label, choices, value, onchange) {
-  const field = el("select", { onchange: () => onchange(field.value) });
+  const field = el("select", { "aria-label": label, onchange: () => onchange(field.value) });
   for (const [key, text] of choices) field.append(el("option", { value: key }, text));
   field.value = value;
   return el("label", { class: "field" }, el("span", {}, label), field);
