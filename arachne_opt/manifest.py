@@ -1,8 +1,9 @@
 """Manifests of clips: CSV or JSON lines, one clip a row.
 
 Columns: id, num_frames, height, width, and caption or text_tokens; path, fps, latents and
-embeddings where known. ``latents`` names a safetensors file of what the VAE made of the clip; so
-does a path that ends in ``.safetensors``. ``embeddings`` names one of the clip's text.
+embeddings where known. ``latents`` names a safetensors or Parquet file of what the VAE made of the
+clip; so does a path that ends in ``.safetensors`` or ``.parquet``. ``embeddings`` names one of the
+clip's text.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ COLUMNS = (*REQUIRED, "path", "caption", "text_tokens", "fps", "latents", "embed
 # Only there where they are used.
 _RARE = ("latents", "embeddings")
 
-_LATENTS_SUFFIX = ".safetensors"
+_LATENTS_SUFFIXES = (".safetensors", ".parquet")
 
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _SHOWN_ROWS = 5
@@ -211,7 +212,7 @@ def _clip(row: Row) -> Clip:
     if not isinstance(caption, str):
         raise _BadRow(f"caption is {caption!r}, not a text")
     path, latents = str(row.get("path") or ""), str(row.get("latents") or "")
-    if path.endswith(_LATENTS_SUFFIX) and not latents:
+    if path.endswith(_LATENTS_SUFFIXES) and not latents:
         path, latents = "", path
     return Clip(
         id=str(identity).strip(),

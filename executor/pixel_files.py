@@ -8,10 +8,11 @@ from pathlib import Path
 
 from arachne_opt.errors import InputError
 from arachne_opt.executor.model_config import ModelConfig
+from arachne_opt.executor.parquet_latents import SUFFIX, is_parquet, latents_shape_of
 from arachne_opt.executor.video_files import IMAGES, VIDEOS, require_decoder
 from arachne_opt.workload import Clip, MicroBatch, Shape
 
-LATENT_SUFFIX = ".safetensors"
+LATENT_SUFFIXES = (".safetensors", SUFFIX)
 # As the format itself bounds it.
 _LARGEST_HEADER = 100_000_000
 
@@ -30,6 +31,8 @@ def check_files(batches: Iterable[MicroBatch], config: ModelConfig) -> None:
     for batch in batches:
         for clip in batch.clips:
             where = f"clip {clip.id}"
+            if clip.embeddings:
+                check_latents(clip.embeddings, where)
             if clip.latents:
                 check_latents(clip.latents, where)
                 _check_size(clip, batch.shape, config)
@@ -51,12 +54,15 @@ def check_file(path: str, where: str) -> None:
         require_decoder(path, where)
 
 
-def latents_shape(path: str, where: str) -> tuple[int, ...]:
-    """Shape of the tensor ``latents`` by the header of a safetensors file.
+def latents_shape(path: str, clip: str) -> tuple[int, ...]:
+    """Shape of the tensor ``latents`` of a clip, by the header of a safetensors file.
 
     Raises:
         InputError: the file is damaged, or has no such tensor.
     """
+    if is_parquet(path):
+        return latents_shape_of(path, clip)
+    where = f"clip {clip}"
     try:
         with Path(path).open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
@@ -82,9 +88,9 @@ def _check_size(clip: Clip, shape: Shape, config: ModelConfig) -> None:
 
 
 def check_latents(path: str, where: str) -> None:
-    """Refuses one file of latents that is missing or of another kind."""
-    if Path(path).suffix.lower() != LATENT_SUFFIX:
-        what = f"cannot read latents from {path}"
-        raise InputError(what, where=where, hint=f"a {LATENT_SUFFIX} file with the tensor latents")
+    """Refuses one file of latents or embeddings that is missing or of another kind."""
+    if Path(path).suffix.lower() not in LATENT_SUFFIXES:
+        what, kinds = f"cannot read latents from {path}", " or ".join(LATENT_SUFFIXES)
+        raise InputError(what, where=where, hint=f"a {kinds} file with the tensor latents")
     if not Path(path).is_file():
         raise InputError(f"the file {path} does not exist", where=where)

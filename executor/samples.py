@@ -11,6 +11,7 @@ from torch import Tensor
 
 from arachne_opt.errors import InputError
 from arachne_opt.executor.model_config import ModelConfig
+from arachne_opt.executor.parquet_latents import NAMES, is_parquet, read_row
 from arachne_opt.executor.pixels import read_frames
 from arachne_opt.workload import Clip, Shape
 
@@ -84,9 +85,50 @@ class SampleReader:
         return found
 
 
+class _ParquetRow:
+    """A clip's row with the methods that a safetensors file has."""
+
+    def __init__(self, path: str, clip: Clip, names: tuple[str, ...]) -> None:
+        self._stored = read_row(path, clip.id, names=names)
+        self._path = path
+
+    def keys(self) -> tuple[str, ...]:
+        """Names of the tensors."""
+        return tuple(self._stored)
+
+    def get_tensor(self, name: str) -> Tensor:
+        """A tensor by its name."""
+        if name not in self._stored:
+            raise InputError(f"{self._path} has no tensor {name!r}")
+        data, shape, dtype = self._stored[name]
+        tensor = torch.frombuffer(bytearray(data), dtype=getattr(torch, dtype))
+        return tensor.view(shape)
+
+    def get_slice(self, name: str) -> _Whole:
+        """A tensor of which parts may be taken."""
+        return _Whole(self.get_tensor(name))
+
+
+class _Whole:
+    """A tensor with the methods of a slice of a safetensors file."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def get_shape(self) -> tuple[int, ...]:
+        """Its size."""
+        return tuple(self._tensor.shape)
+
+    def __getitem__(self, index: Any) -> Tensor:  # noqa: ANN401 - whatever tensors take
+        """A part of it."""
+        return self._tensor[index]
+
+
 def _opened(path: str, clip: Clip, use: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever is read
     from safetensors import SafetensorError, safe_open
 
+    if is_parquet(path):
+        return use(_ParquetRow(path, clip, NAMES))
     try:
         with safe_open(path, framework="pt") as file:
             return use(file)
