@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -122,13 +122,13 @@ def train_pipeline(record: PlanRecord, options: dict[str, Any]) -> int:
     return 0
 
 
-def _given(names: Any) -> list[str]:  # noqa: ANN401 - any iterable of names
+def _given(names: Iterable[str]) -> list[str]:
     """Options that the user named on the command line."""
-    context = click.get_current_context()
+    context, wanted = click.get_current_context(), frozenset(names)
     found = []
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
-        if parameter.name in set(names) and source is ParameterSource.COMMANDLINE:
+        if parameter.name in wanted and source is ParameterSource.COMMANDLINE:
             found.append(parameter.opts[0])
     return found
 

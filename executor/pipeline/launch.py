@@ -118,7 +118,8 @@ def run_local(
         on_progress=on_progress,
         folder=folder,
         max_restarts=max_restarts,
-        forked=job.emulated,
+        # Ranks on CPUs can share one import of torch; torchrun alone starts them again.
+        forked=job.emulated or (job.device == "cpu" and not max_restarts),
     )
     return report_from_json(value)
 
