@@ -37,6 +37,8 @@ def draw_report(report: dict[str, Any], path: Path, title: str) -> None:
 
 
 def _draw_part(panel: Any, name: str, part: dict[str, Any], unit: str) -> None:  # noqa: ANN401 - matplotlib types no axes
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     points = part["points"]
     measured, predicted, low, high = ([row[i] for row in points] for i in range(4))
     below = [max(0.0, p - x) for p, x in zip(predicted, low, strict=True)]
@@ -55,6 +57,10 @@ def _draw_part(panel: Any, name: str, part: dict[str, Any], unit: str) -> None: 
     panel.plot(ends, ends, color="#888888", linewidth=0.8)
     panel.set_xscale("log")
     panel.set_yscale("log")
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
     panel.set_xlabel(f"measured ({unit})")
     panel.set_ylabel(f"predicted, held out ({unit})")
     error, covered = part["errors"]["learned"], part["coverage"]
