@@ -32,17 +32,14 @@ def read_config(path: str | Path, *, sequence_length: int | None = None) -> Arch
         raise kind.error(what, f"one of {', '.join(sorted(_READERS))}")
     given = config.find("_name_or_path")
     name = (given.text() if given else file.parent.name or family).rsplit("/", 1)[-1]
-    fields = {
-        "name": name,
-        "family": family,
-        "source": str(file.name),
-        **_READERS[family](_Numbers(config)),
-    }
-    if sequence_length is not None:
-        fields["sequence_length"] = sequence_length
     try:
-        return Architecture(**fields)
+        sizes = _READERS[family](_Numbers(config))
+        if sequence_length is not None:
+            sizes["sequence_length"] = sequence_length
+        return Architecture(name=name, family=family, source=str(file.name), **sizes)
     except InputError as error:
+        if error.where and error.where.startswith(str(file)):
+            raise
         raise config.error(error.what, error.hint) from error
 
 

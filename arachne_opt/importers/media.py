@@ -242,8 +242,8 @@ def folder_drafts(
     """
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     media = [f for f in files if is_media(f.name)]
-    captions = {f.with_suffix(caption_suffix) for f in media}
-    without = [f for f in media if not f.with_suffix(caption_suffix).is_file()]
+    captions = {_beside(f, caption_suffix) for f in media}
+    without = [f for f in media if not _beside(f, caption_suffix).is_file()]
     known = (caption_suffix, ".json", ".jsonl", ".csv", ".toml", ".npz", ".safetensors")
     others = [f.name for f in files if f not in media and f.suffix not in known]
     lonely = [f.name for f in files if f.suffix == caption_suffix and f not in captions]
@@ -254,13 +254,18 @@ def folder_drafts(
         names = [f.name for f in without]
         collector.note(f"{len(names)} clips in {folder} have no caption: {_few(names)}")
     for file in media:
-        beside = file.with_suffix(caption_suffix)
+        beside = _beside(file, caption_suffix)
         try:
             text = beside.read_text(encoding="utf-8-sig").strip() if beside.is_file() else ""
         except (OSError, UnicodeDecodeError):
             collector.skip(f"{beside}:1", "the caption cannot be read as UTF-8")
             continue
         yield Draft(where=where or f"{file}:1", path=str(file), caption=text)
+
+
+def _beside(file: Path, suffix: str) -> Path:
+    """The file of another suffix beside a file."""
+    return file.parent / f"{file.stem}{suffix}"
 
 
 def file_frames(frames: int, fps: float, train_fps: float) -> int:

@@ -24,8 +24,7 @@ PROBLEMS = {
 
 
 NAMES = [
-    name if name in ("two types", "experts") else pytest.param(name, marks=pytest.mark.slow)
-    for name in PROBLEMS
+    name if name == "two types" else pytest.param(name, marks=pytest.mark.slow) for name in PROBLEMS
 ]
 
 
