@@ -65,7 +65,9 @@ def write_trace(path: Path, answers: list[Answer], report: ReplayReport) -> None
     same = [a.problem for a in answers if {c.id for c in a.problem.cascades} == ids]
     problem = max(same, key=lambda problem: problem.name == last.name)
     plan = CascadePlan(problem_name=problem.name, placements=tuple(_followed(problem, last)))
-    write_whole(path, json.dumps(chrome_trace(problem, plan, _measured(problem, last))))
+    name = "rehearsed" if report.emulated else "measured"
+    trace = chrome_trace(problem, plan, _measured(problem, last), name)
+    write_whole(path, json.dumps(trace))
     click.echo(f"trace written to {path}", err=True)
 
 

@@ -27,9 +27,8 @@ def headline_json(subject: Subject, *, idle_share: float, whole_us: int) -> dict
         _card("Gap", percent(record.gap) if record.gap is not None else "–", _gap_note(record)),
         _card("Idle", percent(idle_share), "of all device time until the end"),
     ]
-    if (rival := best_rival(subject)) is not None and rival.time_us is not None:
-        saved = rival.time_us / record.objective_us
-        cards.append(_card("Speed-up", f"{saved:.2f}×", f"over {rival.title}, the best rule"))
+    if (best := best_rival(subject)) is not None:
+        cards.append(_speed_card(subject, best))
     if subject.measured is not None:
         cards.append(_measured_card(subject.measured))
     return {
@@ -48,6 +47,16 @@ def best_rival(subject: Subject) -> Rival | None:
 
 def _card(label: str, value: str, note: str) -> dict[str, str]:
     return {"label": label, "value": value, "note": note}
+
+
+def _speed_card(subject: Subject, best: Rival) -> dict[str, str]:
+    """The speed-up over the best rule, and over the first, the plainest one, that has a plan."""
+    ours_us = subject.record.objective_us
+    plain = next(r for r in subject.rivals if r.time_us is not None)
+    note = f"over {best.title}, the best rule"
+    if plain is not best:
+        note += f"; {(plain.time_us or 0) / ours_us:.2f}× over {plain.title}"
+    return _card("Speed-up", f"{(best.time_us or 0) / ours_us:.2f}×", note)
 
 
 def _gap_note(record: PlanRecord) -> str:

@@ -18,6 +18,7 @@ def chrome_trace(
     problem: CascadeProblem,
     plan: CascadePlan,
     measured: Sequence[Placement] | None = None,
+    name: str = "measured",
 ) -> dict[str, Any]:
     """The trace of a cascade plan: a process per node, a track per device and stream.
 
@@ -26,10 +27,11 @@ def chrome_trace(
         plan: a legal plan.
         measured: the same tasks with the times of a replay, from its start; one placement per
             task, or one per task and rank. They appear as processes of their own.
+        name: of these processes, such as ``rehearsed`` where tasks only slept.
     """
     timelines = [planned_timeline(problem, plan)]
     if measured is not None:
-        timelines.append(measured_timeline(problem, plan, measured))
+        timelines.append(measured_timeline(problem, plan, measured, name))
     return trace_of(timelines, {"problem": problem.name, "makespan_us": plan.makespan_us})
 
 

@@ -206,12 +206,9 @@ class Reasons:
         if reason := self._unusable(task, option):
             return reason
         more = option.duration_us - chosen.duration_us
-        cost = option.area_us - chosen.area_us
         if more > slack:
             return f"ends {seconds(more - slack)} too late"
-        sign = "+" if cost >= 0 else "−"
-        change = f"{'−' if more < 0 else '+'}{seconds(abs(more))}"
-        return f"{change} for {sign}{seconds(abs(cost))} of devices"
+        return f"−{seconds(-more)}" if more < 0 else f"+{seconds(more)}, in its slack"
 
     def _unusable(self, task: Task, option: Option) -> str | None:
         """Why an option cannot be used, as the end of a sentence about it."""

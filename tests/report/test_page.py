@@ -53,6 +53,7 @@ def test_all_modules_are_joined_and_whoever_is_needed_comes_first():
         text = source(name)
         for names, origin in re.findall(r'^import \{([^}]*)\} from "\./([\w.]+)";$', text, re.M):
             for wanted in map(str.strip, names.split(",")):
+                assert len(re.findall(rf"\b{wanted}\b", text)) > 1, f"{name} needs no {wanted}"
                 exported = rf"^export (?:class|function|const|let) {wanted}\b"
                 assert re.search(exported, source(origin), re.M), f"{name} takes {wanted}"
         for declared in re.findall(r"^(?:export )?(?:class|function|const|let) (\w+)", text, re.M):

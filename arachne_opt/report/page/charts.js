@@ -4,9 +4,10 @@ import { el, refill, surface } from "./dom.js";
 import { byteTicks, bytes, number, percent, tickTime, ticks, time } from "./format.js";
 import { lastAtMost } from "./model.js";
 import { categoryColour, theme } from "./palette.js";
-import { gutterOf } from "./timeline.js";
+import { gutterOf, swatch } from "./timeline.js";
 
 const FOOT = 22;
+const BAND = "rgba(86, 180, 233, 0.4)";
 
 /** A chart that follows the visible time; subclasses draw its inside. */
 class TimeChart {
@@ -113,6 +114,9 @@ export class UseChart extends TimeChart {
   constructor(host, model, state) {
     super(host, state, 150, `Devices in use over time: ${percent(meanUse(model))} on average.`);
     Object.assign(this, { model, most: model.rowCount });
+    const kinds = model.kinds.map((kind, i) =>
+      el("li", {}, swatch(categoryColour(i)), el("span", {}, kind)));
+    host.append(el("ul", { class: "legend", "aria-label": "colours" }, kinds));
     this.draw();
   }
 
@@ -191,7 +195,7 @@ export class MemoryChart extends TimeChart {
   inside(pen) {
     const count = Math.ceil(this.width - this.gutter);
     const { high, low } = this.envelope(count);
-    pen.fillStyle = theme().band ?? "rgba(86, 180, 233, 0.35)";
+    pen.fillStyle = BAND;
     for (let i = 0; i < count; i += 1) {
       pen.fillRect(this.gutter + i, this.y(high[i]), 1, Math.max(1, this.y(low[i]) - this.y(high[i])));
     }

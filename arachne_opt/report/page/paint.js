@@ -89,7 +89,7 @@ function legendEntry(model, task, by) {
 /** Draws a bar with its pattern and label. */
 export function bar(context, box, { colour, pattern, text, faint, height, left }) {
   const [x, y, w, h] = box;
-  context.globalAlpha = faint ? 0.28 : 1;
+  context.globalAlpha = faint ? 0.34 : 1;
   context.fillStyle = colour;
   context.fillRect(x, y, w, h);
   if (pattern && w > 2 && h > 2) {
@@ -102,8 +102,8 @@ export function bar(context, box, { colour, pattern, text, faint, height, left }
     context.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
   }
   context.globalAlpha = 1;
-  if (text && (height ?? h) >= 11 && !faint) {
-    context.fillStyle = inkOn(colour);
+  if (text && (height ?? h) >= 11) {
+    context.fillStyle = faint ? theme().soft : inkOn(colour);
     context.fillText(text, Math.max(x, left) + 5, y + h / 2);
   }
 }

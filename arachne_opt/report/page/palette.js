@@ -11,7 +11,7 @@ const OKABE_ITO = [
 ];
 // Parts of the scale that stand out from white and from black paper.
 const ON_LIGHT = [0.16, 0.9];
-const ON_DARK = [0.14, 1];
+const ON_DARK = [0.26, 1];
 
 let dark = false;
 let paper = {};

@@ -1,7 +1,7 @@
 // The timeline: devices downwards, time to the right, planned and measured over each other.
 
 import { el, refill, surface } from "./dom.js";
-import { number, percent, tickTime, ticks } from "./format.js";
+import { number, tickTime, ticks } from "./format.js";
 import { listen } from "./input.js";
 import { bar, label, legend, striped, stripes, taskColour } from "./paint.js";
 import { theme } from "./palette.js";
@@ -366,13 +366,6 @@ export class Timeline {
   /** Says a task to screen readers. */
   say(text) {
     this.live.textContent = text;
-  }
-
-  /** Share of the visible time in which devices are busy, for the toolbar. */
-  busyShare() {
-    const [from, to] = this.state.window;
-    const busy = this.model.busy.reduce((sum, steps) => sum + steps.mean(from, to), 0);
-    return percent(busy / this.model.rowCount);
   }
 }
 
