@@ -27,7 +27,7 @@ class Holder(NamedTuple):
 def is_held(connection: Connection, key: str) -> bool:
     """Whether somebody who lives holds the key."""
     row = _row(connection, key)
-    return row is not None and not _is_silent(row, _now(connection))
+    return row is not None and not _is_silent(row, shared_now(connection))
 
 
 def take(connection: Connection, key: str, holder: Holder) -> tuple[bool, str]:
@@ -35,7 +35,7 @@ def take(connection: Connection, key: str, holder: Holder) -> tuple[bool, str]:
 
     Returns whether it is now the holder's, and the words of the silent one, empty for none.
     """
-    row, now = _row(connection, key), _now(connection)
+    row, now = _row(connection, key), shared_now(connection)
     if row is not None and not _is_silent(row, now):
         return False, ""
     mine = {"token": holder.token, "holder": holder.words, "beat_at": now, "created_at": now}
@@ -49,7 +49,7 @@ def take(connection: Connection, key: str, holder: Holder) -> tuple[bool, str]:
 def beat(connection: Connection, key: str, token: str) -> bool:
     """Says that a holder lives; False where the key is no longer its own."""
     mine = (_L.key == key) & (_L.token == token)
-    done = connection.execute(update(LEASES).where(mine).values(beat_at=_now(connection)))
+    done = connection.execute(update(LEASES).where(mine).values(beat_at=shared_now(connection)))
     return done.rowcount == 1
 
 
@@ -69,7 +69,7 @@ def _is_silent(row: Row[Any], now: datetime) -> bool:
     return bool(abs(now - row.beat_at) > timedelta(seconds=LEASE_S))
 
 
-def _now(connection: Connection) -> datetime:
+def shared_now(connection: Connection) -> datetime:
     """The time of the one clock that all holders share: the server's, or this machine's."""
     if connection.dialect.name != "postgresql":
         return datetime.now(UTC)

@@ -21,6 +21,7 @@ from arachne_opt.db import (
     run_rows,
 )
 from arachne_opt.db.engine import Database, open_database
+from arachne_opt.db.lease_rows import shared_now
 from arachne_opt.db.location import Location, locate
 from arachne_opt.db.schema import State, read_schema, require_current
 from arachne_opt.db.stats import Stats, count_all
@@ -226,6 +227,10 @@ class PlanStore:
             InputError: there is none, or there are several; the message names them.
         """
         return self.database.read(lambda c: cluster_rows.cluster_by_reference(c, reference))
+
+    def clock(self) -> datetime:
+        """The time by which leases are counted: the server's, for a file that of this machine."""
+        return self.database.read(shared_now)
 
     def stats(self) -> Stats:
         """What is in the database, in numbers."""

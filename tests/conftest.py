@@ -8,6 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Settings of the person who runs the tests must not reach them.
+os.environ["ARACHNE_CONFIG"] = ""
+
 # pytest's importlib mode leaves sys.path alone; helpers are imported as tests.strategies.
 sys.path.insert(0, str(ROOT))
 

@@ -8,9 +8,13 @@ from typing import Any
 
 import click
 
+from arachne_opt.cli.layered import defaults_for
+
 
 class LazyGroup(click.Group):
     """A group whose commands live in modules named by a table.
+
+    The files of settings in its context become defaults of the command that is called.
 
     Args:
         table: command name -> (``module:attribute``, the line shown in the help).
@@ -29,6 +33,10 @@ class LazyGroup(click.Group):
         module, _, attribute = self._table[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
+        files = ctx.obj if isinstance(ctx.obj, tuple) else ()
+        if files:
+            defaults = defaults_for(command, (cmd_name,), files)
+            ctx.default_map = {**(ctx.default_map or {}), cmd_name: defaults}
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -11,6 +11,7 @@ import click
 from arachne_opt import __version__
 from arachne_opt.cli.lazy import LazyGroup
 from arachne_opt.errors import INTERRUPTED, ArachneError
+from arachne_opt.settings_files import read_settings, refuse_unknown_tables
 
 UNEXPECTED = 1
 
@@ -32,13 +33,17 @@ TABLE = {
     "train": ("arachne_opt.cli.train:train", "Replay plans with torch and train a model."),
     "demo": ("arachne_opt.cli.demo:demo", "Run the whole road on this machine."),
     "db": ("arachne_opt.cli.database:database", "Look after the plan database."),
+    "init": ("arachne_opt.cli.init:init", "Write a commented arachne.toml for this machine."),
+    "doctor": ("arachne_opt.cli.doctor:doctor", "Say what works here and what is missing."),
+    "config": ("arachne_opt.cli.config:config", "Show settings and where they come from."),
+    "completion": ("arachne_opt.cli.completion:completion", "Complete commands in a shell."),
 }
 
 
 @click.group(
     cls=LazyGroup,
     table=TABLE,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "ARACHNE"},
     epilog="Exit codes: 0 done, 2 usage, 3 infeasible, 4 outside the asked gap, 5 no plan in time, "
     "6 database, 7 missing package, 8 run failed, 130 interrupted.",
 )
@@ -50,7 +55,9 @@ def cli() -> None:
 def run(args: Sequence[str]) -> int:
     """Runs a command line and returns its exit code; messages go to stderr."""
     try:
-        code = cli.main(args=list(args), prog_name="arachne", standalone_mode=False)
+        settings = read_settings()
+        refuse_unknown_tables(settings, TABLE)
+        code = cli.main(args=list(args), prog_name="arachne", standalone_mode=False, obj=settings)
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:

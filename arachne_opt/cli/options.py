@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from arachne_opt.settings import DATABASE_VARIABLE
 from arachne_opt.solvers.base import Limits
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -38,6 +39,7 @@ def database_option(command: Command) -> Command:
         "--db",
         "db_url",
         metavar="URL",
+        envvar=DATABASE_VARIABLE,
         help="Plan database: a file or a SQLAlchemy URL. [env: ARACHNE_DB; default: this user's]",
     )(command)
 
