@@ -15,9 +15,10 @@ from arachne_opt.solvers.seeds.templates import FIRST, Scored, score
 
 _SOURCE = "learned template"
 _CELLS, _OFTEN = 3, 2  # cells that are divided, of so many structures; one of the others
-_NEAR = 1.03  # templates this much worse than the best one are still climbed from
+_NEAR = 1.05  # templates this much worse than the best one are still climbed from
 _CLIMBED = 3  # batches whose best template is changed step by step
 _HOPED = 1.25  # columns beyond this multiple of the best prediction are not divided
+_DIVISIONS = 250  # of sixteen templates each, in a climb
 
 Over = Callable[[], bool]
 
@@ -39,7 +40,24 @@ def offer_seeds(
     for start in list(of_batch.values())[:_CLIMBED]:
         if over():
             return
-        _offer(bench, best, column(climb(bench, start, bench.limits, over)))
+        patience = _Patience(over)
+        search = TemplateSearch(
+            start.search.tables, start.search.microbatches, bench.limits, patience
+        )
+        near = climb(bench, Start(search, start.found), bench.limits, patience)
+        _offer(bench, best, column(near))
+
+
+class _Patience:
+    """Ends a climb after so much work: it is asked once for every exact division."""
+
+    def __init__(self, over: Over) -> None:
+        self._over = over
+        self._left = _DIVISIONS
+
+    def __call__(self) -> bool:
+        self._left -= 1
+        return self._left < 0 or self._over()
 
 
 def _offer(bench: Workbench, best: PipelineIncumbent, one: Column) -> None:
