@@ -1,4 +1,4 @@
-"""Replays cascade plans with torch; the gradient is that of one process, whatever the plan.
+"""Replays plans with torch; the gradient is that of one process, whatever the plan.
 
     from arachne_opt.executor import CascadeTrainer
 
@@ -11,6 +11,8 @@ runs inside each rank. What describes a run loads no torch:
 - ``launch``: ``compose(job_path, world_size, report_path)`` and
   ``run_local(job, world_size, on_progress=...)``.
 - ``measure``: ``MeasureJob`` and ``measure_local(job, world_size, on_progress=...)``.
+- ``pipeline``: the same for pipeline plans: ``job``, ``report``, ``launch``; on the ranks
+  ``training`` (exact gradients under any plan), ``rehearsal`` (sleeps instead) and ``models``.
 """
 
 from __future__ import annotations

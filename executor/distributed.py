@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -35,7 +36,7 @@ def pick_device(wanted: str) -> torch.device:
 
 
 def start_group(
-    device: torch.device, timeout_s: float, look: Callable[[dist.Store, int], None] | None = None
+    device: torch.device, timeout_s: float, look: Callable[[Any, int], None] | None = None
 ) -> None:
     """Joins the ranks that torchrun started; CPU tensors go through gloo, GPU ones through NCCL.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +18,7 @@ from arachne_opt.cli.progress import ProgressLine
 from arachne_opt.cli.training import checkpoint_options, update_options
 from arachne_opt.errors import InputError
 from arachne_opt.settings import database_url
+from arachne_opt.units import US_PER_S
 
 if TYPE_CHECKING:
     from arachne_opt.executor.launch import Progress
@@ -68,6 +70,8 @@ _OWN = (
     *("hosts", "rendezvous"),
 )
 
+_PATIENCE = 20.0
+
 
 def pipeline_training_options(command: Command) -> Command:
     """Options of trainings under pipeline plans."""
@@ -105,6 +109,8 @@ def train_pipeline(record: PlanRecord, options: dict[str, Any]) -> int:
     if strange := _given(name for name in names if name not in _USED and name not in _OWN):
         raise InputError(f"{strange[0]} does not apply to pipeline plans", where="train")
     job = _job(record, options)
+    # A step that takes much longer than planned is stuck.
+    job = replace(job, timeout_s=max(job.timeout_s, _PATIENCE * job.planned_us / US_PER_S))
     if options["dry_run"]:
         _dry_run(job, options)
         return 0

@@ -9,9 +9,9 @@ import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from typing import Protocol
 
 import torch
-import torch.distributed as dist
 
 from arachne_opt.cluster import DeviceType
 from arachne_opt.errors import InputError
@@ -22,6 +22,19 @@ from arachne_opt.units import format_bytes
 _MEMORY_SLACK = 0.15
 
 _SHOWN = 8
+
+
+class Store(Protocol):
+    """What all ranks can write to and read before they are joined: torch's stores."""
+
+    def set(self, key: str, value: str) -> None:
+        """Keeps a value."""
+
+    def get(self, key: str) -> bytes:
+        """The value of a key."""
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None:
+        """Returns when all keys are there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +69,7 @@ def see_device(rank: int, device: torch.device) -> SeenDevice:
     return SeenDevice(rank=rank, host=host, name=name, total_bytes=total, free_bytes=free)
 
 
-def share_devices(store: dist.Store, own: SeenDevice, world_size: int) -> tuple[SeenDevice, ...]:
+def share_devices(store: Store, own: SeenDevice, world_size: int) -> tuple[SeenDevice, ...]:
     """What all ranks have; goes over the store, no collective is needed."""
     store.set(_key(own.rank), json.dumps(asdict(own)))
     keys = [_key(rank) for rank in range(world_size)]

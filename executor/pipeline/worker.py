@@ -7,12 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from arachne_opt.errors import InputError
 from arachne_opt.executor.distributed import pick_device, start_group
 from arachne_opt.executor.launch import threads_for
-from arachne_opt.executor.pipeline.devices import refuse_other_devices, see_device, share_devices
+from arachne_opt.executor.pipeline.devices import (
+    Store,
+    refuse_other_devices,
+    see_device,
+    share_devices,
+)
 from arachne_opt.executor.pipeline.job import PipelineJob, job_from_json
 from arachne_opt.executor.pipeline.report import StepReport, report_to_json
 from arachne_opt.executor.pipeline.trainer import PipelineTrainer
@@ -36,7 +40,7 @@ def run_pipeline(
     device = torch.device("cpu") if job.emulated else pick_device(job.device)
     torch.set_num_threads(threads_for(int(os.environ["LOCAL_WORLD_SIZE"]), job.threads_per_rank))
 
-    def look(store: dist.Store, world_size: int) -> None:
+    def look(store: Store, world_size: int) -> None:
         refuse_other_size(job, world_size)
         if not (job.emulated or job.any_device):
             refuse_other_devices(job, share_devices(store, see_device(rank, device), world_size))

@@ -81,6 +81,8 @@ class WordTable(nn.Module):
 class Attention(nn.Module):
     """Causal self-attention over whole heads, as many as its matrices hold."""
 
+    output_bias: nn.Parameter | None
+
     def __init__(self, spec: DecoderSpec, row: int) -> None:
         super().__init__()
         self.head_width, self.scale = spec.head_width, spec.attention_scale
@@ -128,6 +130,8 @@ class Attention(nn.Module):
 
 class FeedForward(nn.Module):
     """Two matrices, or three with a gate."""
+
+    down_bias: nn.Parameter | None
 
     def __init__(self, spec: DecoderSpec, width: int) -> None:
         super().__init__()

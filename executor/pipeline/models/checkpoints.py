@@ -114,7 +114,7 @@ class CheckpointReader:
             case Form.COLUMNS:
                 return tuple(part.transpose(0, -1).contiguous() for part in value.chunk(3, dim=-1))
             case Form.HEADS:
-                heads = value.unflatten(0, (self._spec.heads, 3, -1))
+                heads = value.reshape(self._spec.heads, 3, -1, *value.shape[1:])
                 return tuple(heads[:, part].flatten(0, 1) for part in range(3))
 
 
@@ -164,7 +164,8 @@ class CheckpointWriter:
         """
         from arachne_opt.executor.pipeline.models.parameters import row_parameters
 
-        names, size = {}, 0
+        names: dict[str, str] = {}
+        size = 0
         for row in range(self._spec.row_count):
             if not (self._folder / self._file(row)).is_file():
                 raise RunError(f"row {row} was not written", where=str(self._folder))
@@ -201,7 +202,8 @@ class CheckpointWriter:
             case Form.COLUMNS:
                 return torch.cat([part.transpose(0, -1) for part in parts], dim=-1)
             case Form.HEADS:
-                heads = [part.unflatten(0, (self._spec.heads, -1)) for part in parts]
+                count = self._spec.heads
+                heads = [part.reshape(count, -1, *part.shape[1:]) for part in parts]
                 return torch.stack(heads, dim=1).flatten(0, 2)
 
 

@@ -64,7 +64,7 @@ def spec_of_architecture(model: Architecture) -> DecoderSpec:
         raise InputError(what, where=f"model {model.name}", hint=f"one of {', '.join(_COMMON)}")
     # OPT-350M alone among the published sizes has its norms after the parts.
     after = model.family == "opt" and model.embedding_width not in (None, model.hidden)
-    windows = ()
+    windows: tuple[int, ...] = ()
     if model.family == "gpt_neo":
         windows = tuple(256 * (layer % 2) for layer in range(model.layers))
     return DecoderSpec(

@@ -40,6 +40,8 @@ def stay(visits_rH: Tensor, counts_E: Tensor, run: Run) -> Tensor:
 class Experts(nn.Module):
     """The experts that a rank holds, each a part of the three matrices."""
 
+    gate: nn.Parameter | None
+
     def __init__(self, spec: DecoderSpec) -> None:
         super().__init__()
         assert spec.experts is not None  # only sparse rows have them
@@ -96,8 +98,8 @@ class SparseFeedForward(nn.Module):
             share_nK = share_nK / share_nK.sum(-1, keepdim=True)
         if self.balance:
             samples = x_BTH.shape[0]
-            loss = balance_loss(chance_nE.unflatten(0, (samples, -1)), chosen_nK)
-            share_nK = _AddLoss.apply(share_nK, self.balance * loss)
+            loss = balance_loss(chance_nE.view(samples, -1, chance_nE.shape[-1]), chosen_nK)
+            share_nK = _AddLoss.apply(share_nK, self.balance * loss)  # type: ignore[no-untyped-call]  # torch's stub
         out_nH = self._visit(x_nH, chosen_nK, share_nK.to(x_nH.dtype))
         if self.shared is not None:
             out_nH = out_nH + self.shared(x_nH)
@@ -108,8 +110,9 @@ class SparseFeedForward(nn.Module):
         counts_E = torch.bincount(chosen_nK.flatten(), minlength=self.router.out_features)
         visits_rH = x_nH[order_r // self.top_k]
         out_rH = self.exchange(visits_rH, counts_E, self.experts)
-        back_nKH = out_rH[order_r.argsort()].unflatten(0, (-1, self.top_k))
-        return (back_nKH * share_nK.unsqueeze(-1)).sum(1)
+        back_nKH = out_rH[order_r.argsort()].view(-1, self.top_k, x_nH.shape[-1])
+        mixed_nH: Tensor = (back_nKH * share_nK.unsqueeze(-1)).sum(1)
+        return mixed_nH
 
 
 def balance_loss(chance_BTE: Tensor, chosen_nK: Tensor) -> Tensor:
@@ -120,9 +123,10 @@ def balance_loss(chance_BTE: Tensor, chosen_nK: Tensor) -> Tensor:
     """
     samples, tokens, experts = chance_BTE.shape
     top_k = chosen_nK.shape[-1]
-    hit = functional.one_hot(chosen_nK, experts).sum(1).unflatten(0, (samples, tokens))
+    hit = functional.one_hot(chosen_nK, experts).sum(1).view(samples, tokens, experts)
     share_BE = hit.sum(1) * (experts / (top_k * tokens))
-    return tokens * (share_BE * chance_BTE.mean(1)).sum()
+    loss: Tensor = tokens * (share_BE * chance_BTE.mean(1)).sum()
+    return loss
 
 
 def weigh_balance(row: nn.Module, weight: float) -> None:
