@@ -48,9 +48,10 @@ export class ClusterMap {
       `${number(count)} pairs of nodes exchange data.`;
   }
 
-  /** Lays nodes out in a grid that is somewhat wider than high, zone after zone. */
+  /** Lays nodes out in a grid that is somewhat wider than high; a zone begins a line of its own. */
   build() {
     const { nodes } = this.model.cluster;
+    const zoned = new Set(nodes.map((node) => node.zone)).size > 1;
     const across = nodes.some((node) => node.devices > 2) ? 4 : 2;
     const deep = Math.ceil(Math.max(...nodes.map((node) => node.devices)) / across);
     const width = across * CELL + 2 * PAD;
@@ -60,15 +61,21 @@ export class ClusterMap {
     this.tops = [];
     const boxes = svg("g");
     let device = 0;
+    let [column, y] = [0, GAP];
     nodes.forEach((node, n) => {
-      const x = (n % columns) * (width + GAP) + GAP / 2;
-      const y = Math.floor(n / columns) * (height + GAP) + GAP;
+      const begins = zoned && (n === 0 || nodes[n - 1].zone !== node.zone);
+      if (column === columns || (begins && n > 0)) [column, y] = [0, y + height + GAP];
+      if (begins) {
+        boxes.append(svg("text", { x: GAP / 2, y: y + 4, class: "zone" }, `zone ${node.zone}`));
+        y += PAD + 5;
+      }
+      const x = column * (width + GAP) + GAP / 2;
+      column += 1;
       this.tops.push([x + width / 2, y]);
       boxes.append(this.node(node, n, [x, y, width, height], device, across));
       device += node.devices;
     });
-    const lines = Math.ceil(nodes.length / columns);
-    const size = [columns * (width + GAP), lines * (height + GAP) + GAP];
+    const size = [columns * (width + GAP), y + height + GAP];
     this.picture.setAttribute("viewBox", `0 0 ${size[0]} ${size[1]}`);
     this.picture.style.maxWidth = `${Math.min(1300, size[0] * 1.6)}px`;
     this.wires = this.wire();

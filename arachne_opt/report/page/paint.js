@@ -81,7 +81,7 @@ function legendEntry(model, task, by) {
   if (by === "shape") return [tasks.shape[task], model.shape(task)];
   if (by === "slack") {
     const none = tasks.slack[task] === 0;
-    return [none ? 0 : 1, none ? "critical" : "slack, paler with more"];
+    return [none ? 0 : 1, none ? "critical" : "slack, fainter with more"];
   }
   return [tasks.owner[task], `${model.words.owner} ${tasks.owner[task]}`];
 }
