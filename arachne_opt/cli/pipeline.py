@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from arachne_opt.cli.cost_models import cost_model_option, learned_layers, require_learned
 from arachne_opt.cli.options import (
     OUTPUT,
     database_option,
     format_option,
     limit_options,
     limits_of,
+    seeds_option,
     warm_start_option,
 )
 from arachne_opt.cli.output import emit_json, write_whole
@@ -26,6 +29,7 @@ from arachne_opt.units import format_seconds
 
 if TYPE_CHECKING:
     from arachne_opt.cluster import Cluster
+    from arachne_opt.costs.pipeline.profiles import Profiles
     from arachne_opt.db.store import PlanStore
     from arachne_opt.pipeline.plan import PipelinePlan, Stage
     from arachne_opt.pipeline.problem import PipelineOptions, PipelineProblem
@@ -52,12 +56,14 @@ if TYPE_CHECKING:
 @click.option("--global-batch", type=click.IntRange(min=1), help="Samples per iteration.")
 @click.option("--allow-excess", is_flag=True, help="Round micro-batches up where need be.")
 @click.option("--allow-estimates", is_flag=True, help="Estimate what was not measured.")
+@cost_model_option
 @click.option("--recompute", is_flag=True, help="Stages may rebuild activations.")
 @click.option("--zero1", is_flag=True, help="Optimizer state may be sharded over replicas.")
 @click.option("--max-tp", type=click.IntRange(min=1), help="Widest tensor-parallel group.")
 @click.option("--solver", default="portfolio", show_default=True, help="Method by name.")
 @click.option("--no-cache", is_flag=True, help="Solve afresh even where a plan is stored.")
 @warm_start_option
+@seeds_option
 @click.option("--out", type=OUTPUT, help="Write the plan to this file.")
 @limit_options
 @database_option
@@ -114,6 +120,9 @@ def _choices(options: dict[str, Any]) -> PipelineOptions:
 def _problem(options: dict[str, Any]) -> PipelineProblem:
     choices = _choices(options)
     estimates = options["allow_estimates"]
+    require_learned(options)
+    if options["cost_model"] is not None and options["scenario"] is not None:
+        raise click.UsageError("--cost-model goes with --cluster: a scenario names its prices")
     if options["scenario"] is not None:
         from arachne_opt.importers.pipeline_scenarios import read_scenario
         from arachne_opt.importers.scenario_problems import scenario_problem
@@ -144,7 +153,7 @@ def _problem(options: dict[str, Any]) -> PipelineProblem:
     if options["sequence_length"] is not None:
         raise click.UsageError("--sequence-length goes without --profiles, which have their own")
     return build_problem(
-        read_profiles(Path(options["profiles"]), options["model"]),
+        _learned(read_profiles(Path(options["profiles"]), options["model"]), cluster, options),
         cluster,
         options["global_batch"],
         options=choices,
@@ -163,8 +172,25 @@ def _computed(
 
     model = language_model(options["model"], options["sequence_length"])
     profiles = analytic_profiles(model, cluster)
+    if options["cost_model"] is not None:
+        profiles = _learned(replace(profiles, steps=(), notes=()), cluster, options)
     return build_problem(
         profiles, cluster, options["global_batch"], options=choices, memory=MIXED_PRECISION
+    )
+
+
+def _learned(profiles: Profiles, cluster: Cluster, options: dict[str, Any]) -> Profiles:
+    """The profiles with what a learned model says where nobody measured."""
+    if options["cost_model"] is None:
+        return profiles
+    from arachne_opt.costs.pipeline.build import USUAL_DEGREES, USUAL_MICROBATCHES
+
+    return learned_layers(options["cost_model"], options["db_url"]).filled(
+        profiles,
+        cluster.device_types,
+        microbatches=USUAL_MICROBATCHES,
+        degrees=USUAL_DEGREES,
+        risk=options["risk"],
     )
 
 
@@ -187,7 +213,7 @@ def _plan(store: PlanStore, problem: PipelineProblem, options: dict[str, Any]) -
     with catch_interrupts() as interrupts:
         try:
             return interrupts.run(
-                lambda: PipelineService(store).plan(
+                lambda: PipelineService(store, seeds=options["seeds"]).plan(
                     problem,
                     limits,
                     solver=options["solver"],

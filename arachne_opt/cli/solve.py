@@ -9,6 +9,12 @@ import click
 
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.usable import without_devices
+from arachne_opt.cli.cost_models import (
+    cost_model_option,
+    learned_cascades,
+    require_learned,
+    tell_fallbacks,
+)
 from arachne_opt.cli.options import (
     FILE,
     OUTPUT,
@@ -19,6 +25,8 @@ from arachne_opt.cli.options import (
     limit_options,
     limits_of,
     recompute_option,
+    seeds_option,
+    text_encoder_option,
     warm_start_option,
     workload_options,
 )
@@ -32,6 +40,11 @@ from arachne_opt.cli.sources import (
     load_workload,
     parse_degrees,
 )
+from arachne_opt.cli.workers import workers_of, workers_options
+from arachne_opt.cluster import Cluster
+from arachne_opt.costs.base import CostModel
+from arachne_opt.costs.learned.cascade import LearnedCostModel
+from arachne_opt.models import model_spec
 from arachne_opt.planning.service import DEFAULT_SOLVER, PlanService
 from arachne_opt.settings import database_url
 
@@ -53,13 +66,9 @@ solve.add_command(pipeline)
 @click.option("--cluster", help="Cluster file, or a shorthand such as H100-80:8x4.")
 @click.option("--costs", "cost_table", type=FILE, help="Measured costs (arachne profile).")
 @click.option("--model", help="Analytic costs of a model, such as wan2.1-14b, or of a config.json.")
+@cost_model_option
 @click.option("--degrees", help="Sequence-parallel degrees to choose from, such as 1,2,4.")
-@click.option(
-    "--text-encoder/--no-text-encoder",
-    default=False,
-    show_default=True,
-    help="Texts are encoded too: a task of its own before denoise (with --model).",
-)
+@text_encoder_option
 @recompute_option
 @restriction_options
 @workload_options
@@ -67,6 +76,8 @@ solve.add_command(pipeline)
 @click.option("--solver", default=DEFAULT_SOLVER, show_default=True, help="Method by name.")
 @click.option("--no-cache", is_flag=True, help="Solve afresh even where a plan is stored.")
 @warm_start_option
+@seeds_option
+@workers_options
 @click.option("--out", type=OUTPUT, help="Write the plans to this file, one JSON line each.")
 @limit_options
 @database_option
@@ -79,6 +90,8 @@ def cascade(**options: Any) -> int:  # noqa: ANN401
       arachne solve cascade --workload clips.csv --cluster H100-80:8x4 --model wan2.1-14b
       arachne solve cascade --instances instances.json --time-limit 10 --out plans.jsonl
     """
+    if not workers_of(options).alone and options["warm_start"] is not None:
+        raise click.UsageError("--warm-start goes with one process only")
     if options["group"] == "clips" and Restrictions.taken_from(options):
         raise click.UsageError("--group clips goes with neither --forbid nor --pin")
     if options["group"] == "clips":
@@ -94,6 +107,7 @@ def cascade(**options: Any) -> int:  # noqa: ANN401
         solver=options["solver"],
         use_cache=not options["no_cache"],
         warm_start=options["warm_start"],
+        workers=workers_of(options),
     )
     try:
         with ExitStack() as stack:
@@ -101,7 +115,7 @@ def cascade(**options: Any) -> int:  # noqa: ANN401
 
             store = stack.enter_context(PlanStore.open(database_url(options["db_url"])))
             out = stack.enter_context(PlanFile(options["out"])) if options["out"] else None
-            session.run(PlanService(store), problems, out)
+            session.run(PlanService(store, seeds=options["seeds"]), problems, out)
     finally:
         show_answers(session.answers, options["form"])
     return session.exit_code(options["gap"])
@@ -128,15 +142,34 @@ def _problems(options: dict[str, Any]) -> tuple[CascadeProblem, ...]:
     from arachne_opt.cluster_file import read_cluster
 
     cluster = read_cluster(options["cluster"])
-    usable = without_devices(cluster, restrictions.forbidden)
-    costs = load_costs(
-        options["cost_table"],
-        options["model"],
-        usable,
-        text_encoder=options["text_encoder"],
-        recompute=options["recompute"],
-    )
+    costs = _costs(options, without_devices(cluster, restrictions.forbidden))
     workload = load_workload(options["manifest"], GroupingOptions.taken_from(options), costs.model)
     degrees = parse_degrees(options["degrees"])
     problems = build_problems(workload, cluster, costs, degrees, restrictions.forbidden)
+    if isinstance(costs, LearnedCostModel):
+        tell_fallbacks(costs, cluster)
     return tuple(map(restrictions.applied, problems))
+
+
+def _costs(options: dict[str, Any], usable: Cluster) -> CostModel:
+    """Measured costs, learned ones, or those of the analytic model."""
+    require_learned(options)
+    if options["cost_model"] is None:
+        return load_costs(
+            options["cost_table"],
+            options["model"],
+            usable,
+            text_encoder=options["text_encoder"],
+            recompute=options["recompute"],
+        )
+    if options["cost_table"] or options["model"] or options["text_encoder"]:
+        what = "--cost-model goes with neither --costs, --model nor --text-encoder"
+        raise click.UsageError(what)
+    from arachne_opt.costs.analytic import analytic_for_cluster
+
+    return learned_cascades(
+        options["cost_model"],
+        options["db_url"],
+        lambda name: analytic_for_cluster(model_spec(name), usable),
+        options["risk"],
+    )
