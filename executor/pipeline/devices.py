@@ -7,8 +7,10 @@ import os
 import re
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -64,7 +66,7 @@ def see_device(rank: int, device: torch.device) -> SeenDevice:
         name = torch.cuda.get_device_name(device)
     else:
         name, total = "CPU", _page_bytes("SC_PHYS_PAGES")
-        free = _page_bytes("SC_AVPHYS_PAGES") // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        free = _available_bytes() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     host = socket.gethostname()
     return SeenDevice(rank=rank, host=host, name=name, total_bytes=total, free_bytes=free)
 
@@ -124,6 +126,15 @@ def _has_word(name: str, word: str) -> bool:
     digits = "" if any(c.isdigit() for c in word) else r"\d*"
     pattern = rf"(?<![A-Z0-9]){re.escape(word)}{digits}(?![A-Z0-9])"
     return re.search(pattern, name, re.IGNORECASE) is not None
+
+
+def _available_bytes() -> int:
+    """Memory that is free or would be, if the system dropped the files that it keeps in it."""
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return _page_bytes("SC_AVPHYS_PAGES")
 
 
 def _page_bytes(name: str) -> int:

@@ -121,7 +121,7 @@ def test_a_plan_for_other_devices_is_refused_with_what_each_rank_has(arachne, st
 @pytest.mark.slow
 def test_a_rehearsal_follows_a_mixed_plan_and_is_labelled(arachne, stored):
     plan = stored("A100-40=2,V100-16=2", "V100-16", "A100-40")
-    code, out, _ = arachne("train", "--plan", plan, "--emulate", "--speed", "0.5", "--epochs", 2)
+    code, out, _ = arachne("train", "--plan", plan, "--emulate", "--speed", "0.8", "--epochs", 2)
     assert code == 0
     assert out.startswith("emulated: ranks slept for their planned times")
     with PlanStore.open(database_url(None)) as store:

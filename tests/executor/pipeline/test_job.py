@@ -6,12 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from arachne_opt.cluster import DeviceType
 from arachne_opt.device_types import device_type
 from arachne_opt.errors import InputError
 from arachne_opt.executor.options import CheckpointOptions, UpdateOptions
-from arachne_opt.executor.pipeline.devices import SeenDevice, is_of_type, refuse_other_devices
+from arachne_opt.executor.pipeline.devices import (
+    SeenDevice,
+    is_of_type,
+    refuse_other_devices,
+    see_device,
+)
 from arachne_opt.executor.pipeline.job import PipelineJob, TokenSource, job_from_json, job_to_json
 from arachne_opt.executor.pipeline.launch import compose, hosts_of
 from arachne_opt.executor.pipeline.worker import refuse_other_size
@@ -224,3 +230,12 @@ def test_ranks_that_srun_started_are_named_as_torchrun_would():
     nothing = {}
     take_rank_from_slurm(nothing)
     assert not nothing
+
+
+def test_a_rank_on_a_cpu_sees_its_share_of_the_memory(monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    alone = see_device(0, torch.device("cpu"))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    shared = see_device(3, torch.device("cpu"))
+    assert (alone.name, shared.rank) == ("CPU", 3)
+    assert 0 < shared.free_bytes < alone.free_bytes < alone.total_bytes
