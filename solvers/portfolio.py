@@ -142,7 +142,7 @@ def _solve(
     ruled = rule is not None and best.offer(rule, "rule")
     if parts is not None and parts.policy is not None:
         ruled |= _offer_seed(digest, best, clock, limits, parts.policy)
-    if start is not None and parts is not None and not problem.pinned:
+    if start is not None and parts is not None and not (problem.pinned or few):
         # Beside what the rules give, so that what was given can only help.
         settle(digest, (start, rule) if rule else (start,), best, clock, limits)
     if parts is not None and problem.pinned:
