@@ -31,9 +31,17 @@ def iteration_key(iteration: Iteration) -> str:
 
 
 def plan_fingerprint(iteration: ReplayIteration) -> str:
-    """Digest of all that a rank does in an iteration: micro-batches, groups, order."""
+    """Digest of all that a rank does in an iteration: micro-batches, groups, order, recomputation.
+
+    Ranks of a group exchange once more where activations are computed again.
+    """
     runs = [
-        [iteration.problem.cascades[p.cascade].id, p.task, *sorted(p.devices)]
+        [
+            iteration.problem.cascades[p.cascade].id,
+            iteration.task_name(p),
+            *sorted(p.devices),
+            *["recompute"] * p.recompute,
+        ]
         for p in iteration.plan.placements
     ]
     return digest([iteration_key(iteration.batches), iteration.plan_id, runs])[:32]
