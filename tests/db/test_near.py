@@ -89,6 +89,12 @@ def test_problems_without_a_usable_plan_and_far_ones_are_no_near_hits(store: Pla
     assert near(store, problem(4)) == []
 
 
+def test_a_cluster_of_more_than_twice_the_size_is_no_near_hit(store: PlanStore) -> None:
+    store.add_plan(record(problem(9)))
+    assert near(store, problem(4)) == []
+    assert near(store, problem(5)) == ["9 nodes"]
+
+
 def test_facts_are_filled_in_for_problems_of_an_older_schema(store: PlanStore, url: str) -> None:
     store.add_plan(record(problem(5)))
     store.add_plan(plan_record("unreadable"))
