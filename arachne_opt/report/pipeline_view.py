@@ -38,6 +38,8 @@ _COLUMNS = [
     {"key": "area", "title": "device time", "type": "time"},
 ]
 
+_MOST_STAGES = 6
+
 # (kind, pipeline, stage, micro-batch, start, end): operations of replicas that run in step.
 Step = tuple[str, int, int, int, int, int]
 
@@ -152,13 +154,18 @@ class _View:
             f"draining {seconds(fill)}, the update {seconds(us(slow.update_s))}, gradient "
             f"exchange {seconds(us(price.sync_s))}."
         ]
-        for s in self.simulation.stages:
+        # Of many stages, those that wait most and least are enough.
+        stages = sorted(self.simulation.stages, key=lambda s: s.bubble)
+        shown = stages if len(stages) <= _MOST_STAGES else [*stages[:2], *stages[-2:]]
+        for s in shown:
             compute = s.busy_s / self.simulation.iteration_s
             lines.append(
                 f"Stage {s.stage} of pipeline {s.pipeline} computes {percent(compute)} of the "
                 f"iteration, waits {percent(s.bubble)} of its pipeline's time and keeps up to "
                 f"{s.in_flight:g} micro-batches."
             )
+        if len(shown) < len(stages):
+            lines.append(f"The waits of the other {len(stages) - len(shown)} stages lie between.")
         there = self.problem.cluster.device_count
         lines.append(f"{len(self.order):,} of {count(there, 'device')} are used.")
         played = us(self.simulation.iteration_s)

@@ -122,7 +122,7 @@ export class UseChart extends TimeChart {
 
   scale() {
     const { values } = ticks(0, this.most, 4);
-    const whole = values.filter((value) => Number.isInteger(value) && value < 0.92 * this.most);
+    const whole = values.filter((value) => Number.isInteger(value) && value < 0.86 * this.most);
     return [...whole, this.most].map((value) => [value, number(value)]);
   }
 

@@ -243,15 +243,25 @@ export class Timeline {
     }
   }
 
-  /** A rectangle in pixels, null where it is out of sight; at least a device pixel high. */
+  /**
+   * A rectangle in pixels, null where it is out of sight; at least a pixel high. It is at least a
+   * pixel wide as well, unless tasks are so many that this would make idle devices look busy.
+   */
   box(from, to, first, count) {
     const x = this.x(from);
-    const w = Math.max(1, this.x(to) - x);
+    const w = Math.max(this.crowded(first) ? 0 : 1, this.x(to) - x);
     const gap = this.rowHeight >= 6 ? 1 : 0;
     const y = this.y(first) + gap / 2;
     const h = Math.max(1, count * this.rowHeight - gap);
     const seen = x < this.width && x + w > this.gutter && y < this.height && y + h > AXIS;
     return seen ? [x, y, w, h] : null;
+  }
+
+  /** Whether a row has more than a task for every other pixel. */
+  crowded(row) {
+    const [from, to] = this.state.window;
+    const shown = (this.model.onRow[row].length * (to - from)) / this.state.end;
+    return shown > (this.width - this.gutter) / 2;
   }
 
   /** Visible width of a bar. */
