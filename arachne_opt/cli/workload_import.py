@@ -11,6 +11,7 @@ import click
 
 from arachne_opt.cli.options import OUTPUT, PATH, format_option
 from arachne_opt.cli.output import emit_json, write_whole
+from arachne_opt.cli.progress import ProgressLine
 from arachne_opt.errors import InputError
 from arachne_opt.suggest import did_you_mean
 
@@ -57,8 +58,12 @@ def import_manifest(
     from arachne_opt.manifest import write_manifest
 
     name = chosen(trainer, MANIFEST_FORMATS) or sniffed(*recognise_manifest(source))
-    options = ImportOptions(probe=None if no_probe else _probe(), fps=fps)
-    found = MANIFEST_FORMATS[name].read(source, options)
+    line = ProgressLine()
+    options = ImportOptions(probe=None if no_probe else _probe(line), fps=fps)
+    try:
+        found = MANIFEST_FORMATS[name].read(source, options)
+    finally:
+        line.clear()
     _judge(found, skip_bad=skip_bad)
     write_manifest(found.clips, out)
     tell(found.notes)
@@ -117,11 +122,16 @@ def sniffed(name: str, reason: str) -> str:
     return name
 
 
-def _probe() -> Probe:
+def _probe(line: ProgressLine) -> Probe:
     from arachne_opt.executor.video_files import FileFacts, file_facts, require_decoder
 
+    count = 0
+
     def probe(path: str, where: str) -> FileFacts:
+        nonlocal count
         require_decoder(path, where)
+        count += 1
+        line.show(f"reading file {count}: {path}")
         return file_facts(path, where)
 
     return probe
