@@ -90,7 +90,7 @@ def select_measurements(
             query = query.where(column == value)
     if model is not None:
         query = query.where(MODELS.c.name.in_((model, model + _RECOMPUTING)))
-    return tuple(_sample(row._mapping) for row in connection.execute(query))
+    return tuple(_sample(row._asdict()) for row in connection.execute(query))
 
 
 def _kept_name(sample: Measurement) -> str:

@@ -48,7 +48,7 @@ class PeakMemory:
         self.bytes = live.peak_bytes
 
 
-class LiveTensors(TorchDispatchMode):
+class LiveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's stub
     """Counts the bytes of all tensors made inside, as long as they live.
 
     Args:
@@ -56,7 +56,7 @@ class LiveTensors(TorchDispatchMode):
     """
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's stub
         self.now_bytes = self.peak_bytes = 0
         self._sizes: dict[int, tuple[weakref.ref[torch.UntypedStorage], int]] = {}
         for tensor in known:

@@ -220,13 +220,14 @@ def test_measurements_come_back_in_order_and_filtered(store: PlanStore) -> None:
         measurement(model="a", device_type="A100-40", duration_us=2),
         measurement(model="a", duration_us=3, task="encode"),
         measurement(model="a", duration_us=4, source="replay"),
+        measurement(model="a", duration_us=5, source="replay", recompute=True),
     ]
-    assert store.add_measurements(samples) == 4
+    assert store.add_measurements(samples) == 5
     assert store.measurements() == tuple(samples)
     assert store.measurements(model="a") == tuple(samples[1:])
     assert store.measurements(model="a", device_type="cpu") == tuple(samples[2:])
     assert store.measurements(task="encode") == (samples[2],)
-    assert store.measurements(source="replay") == (samples[3],)
+    assert store.measurements(source="replay") == tuple(samples[3:])
     assert store.measurements(model="c") == ()
 
 
