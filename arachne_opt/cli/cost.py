@@ -167,7 +167,8 @@ def _measurements(options: dict[str, Any]) -> tuple[Measurement, ...]:
 
         with PlanStore.open(database_url(options["db_url"])) as store:
             rows = store.measurements(model=options["model"], source=options["source"])
-    return tuple(m for m in rows if not types or m.device_type in types)
+    # Where activations are computed again, tasks are others: they would blur what is learnt.
+    return tuple(m for m in rows if not m.recompute and (not types or m.device_type in types))
 
 
 def _layer_samples(options: dict[str, Any]) -> tuple[LayerSample, ...]:
