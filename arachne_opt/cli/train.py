@@ -119,8 +119,6 @@ def train(**options: Any) -> int:  # noqa: ANN401
       arachne train --workload clips.csv --cluster CPU:2 --model toy --costs costs.json
       arachne train --plan 3fa9 --checkpoint llama/ --tokens corpus.bin --dry-run
     """
-    from arachne_opt.db.store import PlanStore
-
     record = pipeline_record(options)
     if record is not None:
         return train_pipeline(record, options)
@@ -128,6 +126,13 @@ def train(**options: Any) -> int:  # noqa: ANN401
     grouping = GroupingOptions.taken_from(options)
     if options["emulate"]:
         return emulate(options, lambda store: _answers(store, options, grouping))
+    return _train(options, grouping)
+
+
+def _train(options: dict[str, Any], grouping: GroupingOptions) -> int:
+    """Plans the iterations of a workload and trains by them."""
+    from arachne_opt.db.store import PlanStore
+
     dropped: dict[str, str] = {}
     workload = load_workload(
         options["manifest"],
