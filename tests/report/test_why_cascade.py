@@ -113,7 +113,7 @@ def test_the_simple_bounds_say_what_binds():
 
 
 @given(problems_with_plans(max_cascades=4))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_every_placement_of_every_plan_has_reasons_and_one_chosen_option(case):
     problem, plan = case
     found = reasons(problem, plan)

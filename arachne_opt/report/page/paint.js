@@ -87,7 +87,7 @@ function legendEntry(model, task, by) {
 }
 
 /** Draws a bar with its pattern and label. */
-export function bar(context, box, { colour, pattern, text, faint, height, left }) {
+export function bar(context, box, { colour, pattern, text, faint, left }) {
   const [x, y, w, h] = box;
   context.globalAlpha = faint ? 0.34 : 1;
   context.fillStyle = colour;
@@ -102,9 +102,15 @@ export function bar(context, box, { colour, pattern, text, faint, height, left }
     context.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
   }
   context.globalAlpha = 1;
-  if (text && (height ?? h) >= 11) {
+  if (text && h >= 11) {
+    const at = Math.max(x, left) + 5;
+    if (pattern && !faint) {
+      // Letters on stripes cannot be read.
+      context.fillStyle = colour;
+      context.fillRect(at - 2, y + h / 2 - 6, context.measureText(text).width + 4, 12);
+    }
     context.fillStyle = faint ? theme().soft : inkOn(colour);
-    context.fillText(text, Math.max(x, left) + 5, y + h / 2);
+    context.fillText(text, at, y + h / 2);
   }
 }
 

@@ -220,17 +220,23 @@ export class Timeline {
     spans.task.forEach((task, i) => {
       const box = this.box(spans.start[i], spans.end[i], spans.row[i], 1);
       if (box === null) return;
-      const inset = both && this.rowHeight >= 5 ? this.rowHeight * 0.24 : 0;
+      const inset = both ? this.inset : 0;
+      const named = spans.row[i] === model.tasks.rows[task][0];
       const faint = chosen !== null && chosen !== task;
       bar(pen, [box[0], box[1] + inset, box[2], Math.max(1, box[3] - 2 * inset)], {
         colour: taskColour(model, task, state.colour),
         pattern: striped(model, task, state.colour) ? pattern : null,
-        text: label(model, task, this.room(box)),
+        text: named ? label(model, task, this.room(box)) : "",
         left: this.gutter,
-        height: this.rowHeight,
         faint,
       });
     });
+  }
+
+  /** How much slimmer measured bars are on either side; their names still fit into usual rows. */
+  get inset() {
+    const row = this.rowHeight;
+    return row < 5 ? 0 : Math.min(0.24 * row, Math.max(1, (row - 12) / 2));
   }
 
   drawChosen(pen, task) {
