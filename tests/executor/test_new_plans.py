@@ -33,6 +33,7 @@ def follow(rank, job, newer):
     return made, [s.loss for s in steps], [s.plan_id for s in steps]
 
 
+@pytest.mark.slow
 def test_groups_of_a_plan_that_arrives_are_made_when_it_is_followed(tmp_path):
     job = job_of(planned(ALONE), epochs=3, learning_rate=0.0)
     beside = replace(job, plan_folder=str(tmp_path))

@@ -126,9 +126,15 @@ def test_text_tasks_and_files_of_embeddings_give_what_one_process_does(jobs, rep
     assert sum(task.task == "text" for task in step.tasks) == 4
 
 
-def test_a_job_with_text_tasks_survives_json(jobs):
-    for source in ("task", "files"):
-        job = jobs["tiny-wan", source]
+def test_a_job_with_text_tasks_or_embeddings_survives_json():
+    plain = captioned(mixed_iterations()[0])
+    embedded = tuple(
+        replace(b, clips=tuple(replace(c, embeddings=f"{c.id}.parquet") for c in b.clips))
+        for b in plain.batches.micro_batches
+    )
+    filed = replace(plain, batches=Iteration(name=plain.name, micro_batches=embedded))
+    for iteration in (with_texts(plain), filed):
+        job = job_of(iteration)
         assert job_from_json(job_to_json(job)) == job
 
 
@@ -187,6 +193,7 @@ def emulate(rank, job):
     return CascadeTrainer(job).run()
 
 
+@pytest.mark.slow
 def test_text_tasks_are_rehearsed():
     iteration = with_texts(captioned(mixed_iterations()[0]))
     job = emulated_job("toy", [iteration.problem], [iteration.plan], speed=20)
