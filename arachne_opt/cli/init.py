@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import click
@@ -39,8 +40,10 @@ def init(out: Path, force: bool) -> None:
 def _cluster() -> tuple[str | None, str]:
     """This machine's GPUs as a shorthand, and what was found in words."""
     from arachne_opt.importers.cluster_facts import ClusterOptions
-    from arachne_opt.importers.this_host import detect
+    from arachne_opt.importers.this_host import QUERY, detect
 
+    if shutil.which(QUERY[0]) is None:  # loading torch, only to hear the same, takes seconds
+        return None, f"no GPU, as there is no {QUERY[0]}"
     try:
         found = detect(ClusterOptions(name="this-host", types={}, copies=1)).cluster
     except InputError as error:

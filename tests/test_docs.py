@@ -1,4 +1,4 @@
-"""The pages on importers and exporters: their commands give what they show.
+"""The pages of docs/: commands give what they show, and links lead somewhere.
 
 A block with a file name behind its language is that file. A block ``console`` has commands with
 their messages, then their answers; ``…`` stands for anything, PLAN for the newest stored plan.
@@ -14,6 +14,8 @@ import pytest
 from arachne_opt.cli.main import run
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+# Pages whose commands are run from top to bottom in an empty folder.
+RUN = ["importers.md", "exporters.md", "first-hour.md"]
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -35,12 +37,14 @@ def _line(line: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["importers.md", "exporters.md"])
+@pytest.mark.parametrize("page", RUN)
 def test_commands_give_what_the_page_shows(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ARACHNE_DB", str(tmp_path / "plans.db"))
+    monkeypatch.delenv("ARACHNE_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     ran = 0
     for language, name, text in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
         if name:
@@ -64,8 +68,8 @@ def newest(capsys: pytest.CaptureFixture[str]) -> str:
     return json.loads(capsys.readouterr().out)["plans"][0]["id"]
 
 
-@pytest.mark.parametrize("page", ["importers.md", "exporters.md"])
+@pytest.mark.parametrize("page", [*sorted(p.name for p in DOCS.glob("*.md")), "../README.md"])
 def test_links_of_the_page_lead_somewhere(page: str) -> None:
-    text = (DOCS / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#:]+)\)", text):
-        assert (DOCS / target).exists(), target
+    path = DOCS / page
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
