@@ -16,9 +16,10 @@ from typing import Protocol
 from arachne_opt.costs.pipeline.tables import TableCosts
 from arachne_opt.errors import InfeasibleError, NoPlanError
 from arachne_opt.pipeline.cluster_change import surviving_nodes
+from arachne_opt.pipeline.holdings import holdings
 from arachne_opt.pipeline.plan import PipelinePlan
 from arachne_opt.pipeline.problem import PipelineProblem
-from arachne_opt.pipeline.relayout import Relayout, holdings
+from arachne_opt.pipeline.relayout import Relayout
 from arachne_opt.pipeline.sticky import place_near
 from arachne_opt.pipeline.verify import verify
 from arachne_opt.planning.pipeline_service import PipelineService

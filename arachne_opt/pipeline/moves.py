@@ -1,18 +1,17 @@
-"""What has to move between processes when a training goes on under another plan; knows no torch.
+"""What has to move when a training goes on under another plan; knows no torch.
 
-Weights move to all who hold them under the new plan, optimizer state to its owners. What a process
-has already stays; the rest comes from the same node where it can, and from the process that has
-sent least so far.
+Weights move to all who hold them under the new plan, optimizer state to its owners. A *place* is a
+device to the planner and a process to the runtime. What a place has already stays; the rest comes
+from the same node where it can, else from the place that has sent least so far. Who has received
+something sends it on, in a later round, so that nobody sends one thing to all.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from arachne_opt.errors import RunError
 from arachne_opt.pipeline.cells import (
     Box,
     Key,
@@ -25,17 +24,23 @@ from arachne_opt.pipeline.cells import (
 )
 from arachne_opt.pipeline.layout import Layout
 
-# Of each parameter, the boxes that each process holds.
+# Of each parameter, the boxes that each place holds.
 Held = Mapping[Key, Mapping[int, tuple[Box, ...]]]
 
 
 class Move(NamedTuple):
-    """A box that a process needs, and the one that gives it; the same one where it has it."""
+    """A box that a place needs.
+
+    Args:
+        source: the place that gives it: itself where it has it, None where nobody has it.
+        round: when the source has it: 0 from the beginning, else after as many rounds.
+    """
 
     key: Key
     box: Box
-    source: int
+    source: int | None
     target: int
+    round: int
 
     @property
     def values(self) -> int:
@@ -43,77 +48,69 @@ class Move(NamedTuple):
         return size(self.box)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """Bytes that went between processes.
+def weights_held(layout: Layout, model: Model, places: Sequence[int]) -> Held:
+    """The weights of every place; copies of tied parameters are one.
 
     Args:
-        network_bytes: from node to node.
-        inside_bytes: inside nodes.
+        layout: the ranks.
+        model: how parameters are cut.
+        places: of each rank; those below 0 are gone.
     """
-
-    network_bytes: int
-    inside_bytes: int
-
-
-def weights_held(layout: Layout, model: Model, seats: tuple[int, ...]) -> Held:
-    """The weights of every process; copies of tied parameters are one."""
     found: dict[Key, dict[int, tuple[Box, ...]]] = defaultdict(dict)
     for member in layout.members:
-        process = seats[member.rank]
+        place = places[member.rank]
         for copy, box in parts_of(layout, model, member.rank).items():
             own = found[model.named(copy)]
-            own[process] = tuple(dict.fromkeys((*own.get(process, ()), box)))
+            if place >= 0 and size(box):
+                own[place] = tuple(dict.fromkeys((*own.get(place, ()), box)))
     return found
 
 
-def state_held(layout: Layout, model: Model, seats: tuple[int, ...], *, zero1: bool) -> Held:
-    """The optimizer state of every process."""
+def state_held(layout: Layout, model: Model, places: Sequence[int], *, zero1: bool) -> Held:
+    """The optimizer state of every place."""
     found: dict[Key, dict[int, tuple[Box, ...]]] = defaultdict(dict)
     for bundle in make_bundles(layout, model):
-        processes = sorted(seats[r] for r in bundle.holders)
-        shards = bundle.shard_boxes(len(processes) if zero1 else 1)
-        for place, process in enumerate(processes):
-            for cell, box in zip(bundle.cells, shards[place if zero1 else 0], strict=True):
-                if size(box):
-                    own = found[cell.key]
-                    own[process] = (*own.get(process, ()), box)
+        shards = bundle.shard_boxes(len(bundle.holders) if zero1 else 1)
+        for number, rank in enumerate(bundle.holders):
+            place = places[rank]
+            for cell, box in zip(bundle.cells, shards[number if zero1 else 0], strict=True):
+                own = found[cell.key]
+                if place >= 0 and size(box):
+                    own[place] = (*own.get(place, ()), box)
     return found
 
 
 def plan_moves(old: Held, new: Held, node_of: Callable[[int], Hashable]) -> tuple[Move, ...]:
-    """All boxes that processes need under a new plan, with their sources.
-
-    Raises:
-        RunError: no process is left that holds some values.
-    """
+    """All boxes that places need under a new plan, with their sources."""
     sent: dict[int, int] = defaultdict(int)
     found = []
     for key, wanted in new.items():
         had = old.get(key, {})
         boxes = [b for held in (wanted, had) for own in held.values() for b in own]
         for cell in split(boxes):
-            givers = _holding(had, cell)
+            rounds = dict.fromkeys(_holding(had, cell), 0)
             for target in _holding(wanted, cell):
-                if not givers:
-                    what = f"no process holds {key.name} of row {key.row} any more"
-                    raise RunError(what, hint="the newest checkpoint")
-                source = target if target in givers else _giver(givers, target, node_of, sent)
-                if source != target:
+                source = _source(rounds, target, node_of, sent)
+                since = 0 if source is None else rounds[source]
+                found.append(Move(key, cell, source, target, since))
+                if source is not None and source != target:
                     sent[source] += size(cell)
-                found.append(Move(key, cell, source, target))
+                    rounds[target] = since + 1
     return tuple(found)
+
+
+def _source(
+    rounds: Mapping[int, int],
+    target: int,
+    node_of: Callable[[int], Hashable],
+    sent: Mapping[int, int],
+) -> int | None:
+    """Who gives a box to a place, among those that have it or will have it."""
+    if target in rounds or not rounds:
+        return target if rounds else None
+    near = [p for p in rounds if node_of(p) == node_of(target)]
+    return min(near or rounds, key=lambda p: (sent[p], rounds[p], p))
 
 
 def _holding(held: Mapping[int, tuple[Box, ...]], cell: Box) -> list[int]:
     return sorted(p for p, boxes in held.items() if any(covers(b, cell) for b in boxes))
-
-
-def _giver(
-    givers: list[int],
-    target: int,
-    node_of: Callable[[int], Hashable],
-    sent: Mapping[int, int],
-) -> int:
-    near = [p for p in givers if node_of(p) == node_of(target)]
-    return min(near or givers, key=lambda p: (sent[p], p))

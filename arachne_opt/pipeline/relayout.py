@@ -1,37 +1,27 @@
 """What it takes to go from one pipeline plan to another: bytes that move, and time over the links.
 
-A device holds the weights and the optimizer state of its rows. A replica finds a row where a
-replica of the old plan with the same tp held it on the same node; it re-shards one that was held
-with another tp, copies one that another replica of its node has, and gets all others over the
-network. Every node sends and receives at once; who has received a row sends it on, so that no
-node sends a row twice while others could.
+A device holds the weights of its rows, as tensor and expert parallelism cut them, and their
+optimizer state or its shard of that. What the device has already stays where it is; the rest comes
+from another device of its node, or over the network. Every node sends and receives at once; who has
+received something sends it on. The runtime moves the same bytes where the tables give the exact
+sizes of rows, and less by the copies of tied weights, of which the tables know nothing.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from fractions import Fraction
 
 from arachne_opt.pipeline.cluster_change import NodeKey
-from arachne_opt.pipeline.plan import PipelinePlan, ReplicaKind, Stage
+from arachne_opt.pipeline.holdings import Device, Holdings, Units, settle, units_of
+from arachne_opt.pipeline.moves import Held, Move, plan_moves, state_held, weights_held
+from arachne_opt.pipeline.plan import PipelinePlan
 from arachne_opt.pipeline.problem import PipelineProblem
 from arachne_opt.pipeline.tables import Curve, Port
 
 _MESSAGE_BYTES = 50e6  # a usual message of a bulk copy, to read bandwidths
-
-
-class Shard(NamedTuple):
-    """A row as one replica holds it: its tensor-parallel degree, and the spread of its experts."""
-
-    row: int
-    tp: int
-    ep: int
-
-
-# What nodes hold, by node: how many replicas hold a row in a way.
-Holdings = Mapping[NodeKey, "Counter[Shard]"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +30,7 @@ class Relayout:
 
     Args:
         network_bytes: weights and optimizer state that go from node to node.
-        inside_bytes: the same inside nodes, copied or cut anew.
+        inside_bytes: the same inside nodes, from device to device.
         lost_bytes: rows of which no copy is left; they come from a checkpoint, at the rate of the
             cluster's link between nodes.
         lost_rows: those rows.
@@ -56,118 +46,94 @@ class Relayout:
     seconds: float = 0.0
 
 
-def holdings(plan: PipelinePlan, nodes: Mapping[NodeKey, NodeKey] | None = None) -> Holdings:
-    """What the nodes of a placed plan hold; with ``nodes`` only those, under their new names."""
-    found: dict[NodeKey, Counter[Shard]] = {}
-    for _, _, stage in plan.stages():
-        for replica in stage.replicas:
-            assert replica.node is not None  # asked for placed plans only
-            key: NodeKey | None = (replica.kind.device_type, replica.node)
-            if nodes is not None:
-                key = nodes.get((replica.kind.device_type, replica.node))
-            if key is not None:
-                found.setdefault(key, Counter()).update(_shards(stage, replica.kind))
-    return found
-
-
 def price_relayout(problem: PipelineProblem, held: Holdings, plan: PipelinePlan) -> Relayout:
-    """The price of a placed plan on nodes that hold something already.
+    """The price of a placed plan on devices that hold something already.
 
     Args:
         problem: the new problem.
-        held: what its nodes hold of the old plan.
+        held: what its devices hold of the old plan.
         plan: the new plan.
     """
-    return _Mover(problem, held, plan).price()
-
-
-def row_bytes(
-    problem: PipelineProblem, row: int, kind: ReplicaKind, *, replicas: int, zero1: bool
-) -> float:
-    """Weights and optimizer state of a row in one replica, over all its devices."""
-    sizes, memory = problem.model.sizes_by_tp[kind.tp], problem.memory
-    parameters = float(sizes.parameters[row])
-    if sizes.expert_parameters:
-        parameters += sizes.expert_parameters[row] / kind.ep
-    shards = replicas if zero1 else 1
-    each = problem.model.dtype_bytes + memory.optimizer_bytes / shards
-    return parameters * kind.tp * each
-
-
-def _shards(stage: Stage, kind: ReplicaKind) -> list[Shard]:
-    return [Shard(row, kind.tp, kind.ep) for row in range(stage.first, stage.end)]
+    return _Mover(problem, held, settle(held, plan)).price()
 
 
 @dataclass
 class _Mover:
-    """Deals the rows that are missing to sources, the least busy first."""
+    """Weighs all moves, and adds up how long nodes send and receive."""
 
     problem: PipelineProblem
-    held: Holdings
-    plan: PipelinePlan
+    old: Holdings
+    new: Holdings
     sent_s: dict[NodeKey, float] = field(default_factory=lambda: defaultdict(float))
     received_s: dict[NodeKey, float] = field(default_factory=lambda: defaultdict(float))
     inside_s: dict[NodeKey, float] = field(default_factory=lambda: defaultdict(float))
     rates: dict[tuple[Port, Port], float] = field(default_factory=dict)
 
     def price(self) -> Relayout:
-        """Goes through all replicas of the new plan."""
-        left = {key: Counter(shards) for key, shards in self.held.items()}
-        holders = self._holders()
-        network = inside = lost = 0.0
+        """Goes through all that devices need under the new plan."""
+        units = units_of(self.problem.model, self.old.layout, self.new.layout)
+        known = dict.fromkeys(d for h in (self.old, self.new) for d in h.devices if d is not None)
+        numbers = {device: n for n, device in enumerate(known)}
+        nodes = [device.node for device in known]
+        total = {"network": Fraction(0), "inside": Fraction(0), "lost": Fraction(0)}
         lost_rows: set[int] = set()
-        movers: set[tuple[int, int, int]] = set()
-        for at, node, stage, kind in _replicas(self.plan):
-            for shard in _shards(stage, kind):
-                size = self._bytes(shard, stage, kind)
-                sources = holders.setdefault(shard.row, set())
-                if left.get(node, Counter())[shard] > 0:
-                    left[node][shard] -= 1
-                elif node in sources:
-                    inside += size
-                    movers.add(at)
-                    self.inside_s[node] += size / self._inside_rate(node)
-                elif sources:
-                    network += size
-                    movers.add(at)
-                    self._receive(node, size, sources)
-                else:
-                    lost += size
-                    lost_rows.add(shard.row)
-                    movers.add(at)
-                    self.received_s[node] += size / self._storage_rate
-                sources.add(node)
+        movers: set[int] = set()
+        for value_bytes, before, after in self._holdings(units, numbers):
+            for move in plan_moves(before, after, nodes.__getitem__):
+                if move.source == move.target:
+                    continue
+                entry = units.entries[move.key.row]
+                weight = move.values * entry.values[move.key.name] * value_bytes
+                if not weight:
+                    continue
+                movers.add(move.target)
+                total[self._carry(move, nodes, float(weight))] += weight
+                lost_rows |= set(entry.rows) if move.source is None else set()
         return Relayout(
-            network_bytes=network,
-            inside_bytes=inside,
-            lost_bytes=lost,
+            network_bytes=float(total["network"]),
+            inside_bytes=float(total["inside"]),
+            lost_bytes=float(total["lost"]),
             lost_rows=tuple(sorted(lost_rows)),
-            replicas=len(movers),
+            replicas=len({self._replica(numbers, n) for n in movers}),
             seconds=self._seconds(),
         )
 
-    def _holders(self) -> dict[int, set[NodeKey]]:
-        """Nodes that can send a row; experts that are spread count where all of them are left."""
-        found: dict[int, set[NodeKey]] = {}
-        left = sum(self.held.values(), Counter())
-        for key, shards in self.held.items():
-            for shard in shards:
-                if left[shard] >= shard.ep:
-                    found.setdefault(shard.row, set()).add(key)
-        return found
+    def _holdings(
+        self, units: Units, numbers: dict[Device, int]
+    ) -> Iterator[tuple[Fraction, Held, Held]]:
+        """Weights, then optimizer state: bytes of a value, and who holds what before and after."""
 
-    def _bytes(self, shard: Shard, stage: Stage, kind: ReplicaKind) -> float:
-        replicas = len(stage.replicas)
-        return row_bytes(self.problem, shard.row, kind, replicas=replicas, zero1=self.plan.zero1)
+        def places(side: Holdings) -> list[int]:
+            return [-1 if d is None else numbers[d] for d in side.devices]
 
-    def _receive(self, node: NodeKey, size: float, sources: set[NodeKey]) -> None:
-        def end_s(source: NodeKey) -> float:
-            return self.sent_s[source] + size / self._rate(source, node)
+        def state(side: Holdings) -> Held:
+            return state_held(side.layout, units.model, places(side), zero1=side.zero1)
 
-        source = min(sorted(sources), key=end_s)
-        seconds = size / self._rate(source, node)
+        before, after = (
+            weights_held(side.layout, units.model, places(side)) for side in (self.old, self.new)
+        )
+        yield Fraction(self.problem.model.dtype_bytes), before, after
+        yield Fraction(self.problem.memory.optimizer_bytes), state(self.old), state(self.new)
+
+    def _carry(self, move: Move, nodes: list[NodeKey], size: float) -> str:
+        """Adds the time of a move; says which way it takes."""
+        target = nodes[move.target]
+        if move.source is None:
+            self.received_s[target] += size / self._storage_rate
+            return "lost"
+        source = nodes[move.source]
+        if source == target:
+            self.inside_s[target] += size / self._inside_rate(target)
+            return "inside"
+        seconds = size / self._rate(source, target)
         self.sent_s[source] += seconds
-        self.received_s[node] += seconds
+        self.received_s[target] += seconds
+        return "network"
+
+    def _replica(self, numbers: dict[Device, int], number: int) -> tuple[int, int, int]:
+        rank = next(r for r, d in enumerate(self.new.devices) if d and numbers[d] == number)
+        member = self.new.layout.members[rank]
+        return member.pipeline, member.stage, member.replica
 
     def _seconds(self) -> float:
         nodes = {*self.sent_s, *self.received_s, *self.inside_s}
@@ -192,15 +158,6 @@ class _Mover:
     def _port(self, node: NodeKey) -> Port:
         kind, number = node
         return Port(kind, self.problem.nodes_of_type[kind][number].zone, 1)
-
-
-def _replicas(
-    plan: PipelinePlan,
-) -> Iterator[tuple[tuple[int, int, int], NodeKey, Stage, ReplicaKind]]:
-    for p, i, stage in plan.stages():
-        for n, replica in enumerate(stage.replicas):
-            assert replica.node is not None  # asked for placed plans only
-            yield (p, i, n), (replica.kind.device_type, replica.node), stage, replica.kind
 
 
 def _rate_of(curve: Curve) -> float:

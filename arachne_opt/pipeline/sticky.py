@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from arachne_opt.errors import InfeasibleError
 from arachne_opt.pipeline.cluster_change import NodeKey
+from arachne_opt.pipeline.holdings import Holdings, Shard
 from arachne_opt.pipeline.placement import Group, node_groups, place
 from arachne_opt.pipeline.plan import PipelinePlan, Replica
 from arachne_opt.pipeline.problem import PipelineProblem
-from arachne_opt.pipeline.relayout import Holdings, Relayout, Shard, price_relayout
+from arachne_opt.pipeline.relayout import Relayout, price_relayout
 
 
 def place_near(
@@ -39,7 +40,7 @@ class _Sticky:
     def __init__(self, problem: PipelineProblem, plan: PipelinePlan, held: Holdings) -> None:
         self._problem = problem
         self._plan = plan
-        self._left = {key: Counter(shards) for key, shards in held.items()}
+        self._left = {key: Counter(shards) for key, shards in held.by_node.items()}
         self._free = {
             (kind, n): node.device_count
             for kind, nodes in problem.nodes_of_type.items()

@@ -9,9 +9,10 @@ from enum import StrEnum
 from arachne_opt.errors import InfeasibleError, NoPlanError
 from arachne_opt.pipeline.closed_form import price_plan
 from arachne_opt.pipeline.cluster_change import surviving_nodes
+from arachne_opt.pipeline.holdings import Holdings, holdings
 from arachne_opt.pipeline.plan import PipelinePlan
 from arachne_opt.pipeline.problem import PipelineProblem
-from arachne_opt.pipeline.relayout import Holdings, Relayout, holdings
+from arachne_opt.pipeline.relayout import Relayout
 from arachne_opt.pipeline.sticky import place_near
 from arachne_opt.planning.pipeline_service import PipelineAnswer, PipelineService
 from arachne_opt.solvers.base import Limits, StopCheck

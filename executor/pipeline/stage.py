@@ -37,6 +37,14 @@ class RowChain(nn.Module):
                 x = row(x)
         return x
 
+    def cut(self, counts: Sequence[int]) -> list[RowChain]:
+        """The same rows as several chains of so many rows each."""
+        rows, chains, first = list(self.rows), [], 0
+        for count in counts:
+            chains.append(RowChain(rows[first : first + count], recompute=self.recompute))
+            first += count
+        return chains
+
 
 @dataclass(slots=True)
 class _Held:

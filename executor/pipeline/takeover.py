@@ -6,33 +6,75 @@ for each pair of processes and kind, and arrive bit by bit as they were.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from arachne_opt.errors import RunError
 from arachne_opt.executor.pipeline.training import PipelineTraining
 from arachne_opt.executor.update import MOMENTS
 from arachne_opt.pipeline.cells import Box, Key, covers, within
+from arachne_opt.pipeline.cluster_change import NodeKey
+from arachne_opt.pipeline.holdings import Device, Holdings, settle
 from arachne_opt.pipeline.moves import (
     Held,
     Move,
-    Moved,
     plan_moves,
     state_held,
     weights_held,
 )
+from arachne_opt.pipeline.plan import PipelinePlan
 
 # A kind of tensor, by parameter and box, in place.
 Store = dict[Key, list[tuple[Box, Tensor]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """Bytes that went between processes.
+
+    Args:
+        network_bytes: from node to node.
+        inside_bytes: inside nodes.
+    """
+
+    network_bytes: int
+    inside_bytes: int
 
 
 class _Kind(NamedTuple):
     name: str
     dtype: torch.dtype
     moves: tuple[Move, ...]
+
+
+def seats_near(
+    old: PipelineTraining, plan: PipelinePlan, nodes: Sequence[NodeKey]
+) -> tuple[int, ...]:
+    """Processes for the ranks of another placed plan, such that little has to move.
+
+    Args:
+        old: the training that goes on.
+        plan: with a node for every replica.
+        nodes: of every process.
+    """
+    taken: Counter[NodeKey] = Counter()
+    devices = []
+    for node in nodes:
+        devices.append(Device(node, taken[node]))
+        taken[node] += 1
+    held = Holdings(
+        layout=old.layout,
+        devices=tuple(devices[process] for process in old.seats.seats),
+        zero1=old.plan.zero1,
+    )
+    settled = settle(held, plan)
+    return tuple(devices.index(device) for device in settled.devices if device is not None)
 
 
 def take_over(old: PipelineTraining, new: PipelineTraining) -> Moved:
@@ -47,9 +89,12 @@ def take_over(old: PipelineTraining, new: PipelineTraining) -> Moved:
     """
     node_of = _nodes(old, new)
     sent = torch.zeros(2, dtype=torch.int64)
-    for kind in _kinds(old, new, node_of):
-        stores = _store(old, kind.name), _store(new, kind.name)
-        sent += _exchange(kind, *stores, new.device, node_of)
+    for name, dtype, moves in _kinds(old, new, node_of):
+        before, after = _store(old, name), _store(new, name)
+        for number in range(1 + max((m.round for m in moves), default=0)):
+            kind = _Kind(name, dtype, tuple(m for m in moves if m.round == number))
+            # What came in an earlier round is sent on from where it arrived.
+            sent += _exchange(kind, after if number else before, after, new.device, node_of)
     dist.all_reduce(sent)
     position = [(old.position, old.update.steps) if old.takes_part else None]
     dist.broadcast_object_list(position, src=old.seats.seats[0])
@@ -83,7 +128,12 @@ def _kinds(
 ) -> Iterator[_Kind]:
     for name, before, after in planned_moves(old, new):
         dtype = new.options.dtype if name == "weight" else torch.float32
-        yield _Kind(name, dtype, plan_moves(before, after, node_of))
+        moves = plan_moves(before, after, node_of)
+        lost = next((move.key for move in moves if move.source is None), None)
+        if lost is not None:
+            what = f"no process holds {lost.name} of row {lost.row} any more"
+            raise RunError(what, hint="the newest checkpoint")
+        yield _Kind(name, dtype, moves)
 
 
 def _nodes(old: PipelineTraining, new: PipelineTraining) -> Callable[[int], object]:
@@ -149,6 +199,7 @@ def _exchange(
 def _by_pair(moves: tuple[Move, ...]) -> dict[tuple[int, int], list[Move]]:
     found: dict[tuple[int, int], list[Move]] = {}
     for move in moves:
+        assert move.source is not None  # nothing is lost
         found.setdefault((move.source, move.target), []).append(move)
     return dict(sorted(found.items()))
 

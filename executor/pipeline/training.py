@@ -7,10 +7,11 @@ that were trained, so that another plan, which may take other batches, goes on w
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 import torch.distributed as dist
@@ -27,12 +28,16 @@ from arachne_opt.executor.pipeline.schedule import make_tables
 from arachne_opt.executor.pipeline.seams import join_group, keep_parts
 from arachne_opt.executor.pipeline.seats import Seats
 from arachne_opt.executor.pipeline.stage import RowChain, StageWorker
+from arachne_opt.executor.pipeline.uniform import chains_of_ranks, why_not_torch
 from arachne_opt.executor.pipeline.update import PipelineUpdate
 from arachne_opt.executor.pipeline.wires import Wires
 from arachne_opt.pipeline.cells import Key, Model, make_bundles, parts_of
-from arachne_opt.pipeline.layout import Layout
+from arachne_opt.pipeline.layout import Layout, Member
 from arachne_opt.pipeline.plan import PipelinePlan
 from arachne_opt.pipeline.problem import Schedule
+
+if TYPE_CHECKING:
+    from arachne_opt.executor.pipeline.torch_runner import TorchRunner
 
 
 class Samples(Protocol):
@@ -46,6 +51,13 @@ class Samples(Protocol):
         """Tokens (B, T) and targets (B, T) of samples by their numbers in the training."""
 
 
+class Engine(enum.StrEnum):
+    """What runs the forwards and backwards of a rank."""
+
+    TABLES = "tables"
+    TORCH = "torch"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOptions:
     """How to train.
@@ -55,7 +67,10 @@ class TrainingOptions:
         weight_decay: of AdamW.
         clip_norm: largest norm of the gradient; 0 for any.
         balance: weight of the experts' load-balance loss.
-        schedule: order of forwards and backwards.
+        schedule: order of forwards and backwards; interleaved stages need torch's engine.
+        chunks: runs of rows per stage, for interleaved stages.
+        engine: tables run any plan and are measured span by span; torch.distributed.pipelining
+            runs uniform stages.
         timeout_s: of the process groups.
     """
 
@@ -65,7 +80,16 @@ class TrainingOptions:
     clip_norm: float = 0.0
     balance: float = 0.0
     schedule: Schedule = Schedule.ONE_F_ONE_B
+    chunks: int = 1
+    engine: Engine = Engine.TABLES
     timeout_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        interleaved = self.schedule is Schedule.INTERLEAVED
+        if (self.chunks > 1) is not interleaved:
+            raise InputError(f"{self.chunks} chunks with schedule {self.schedule}")
+        if interleaved and self.engine is not Engine.TORCH:
+            raise InputError("only torch's engine interleaves stages", hint="engine torch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +156,15 @@ class PipelineTraining:
         self.spec, self.plan, self.samples = spec, plan, samples
         self.options = options or TrainingOptions()
         self.device = device or torch.device("cpu")
-        self.layout, self.model = Layout(plan), model_of(spec)
+        self.layout, self.model = Layout(plan, self.options.chunks), model_of(spec)
         refuse_other_model(spec, self.layout)
+        if self.options.engine is Engine.TORCH:
+            refuse_uneven(self.layout, self.options.schedule)
         self.position = TrainingPosition()
         self.seats = Seats(self.layout, seats, timeout_s=self.options.timeout_s, pool=pool)
-        self.seats.prepare(b.holders for b in make_bundles(self.layout, self.model))
+        chains = chains_of_ranks(self.layout) if self.options.engine is Engine.TORCH else ()
+        holders = [b.holders for b in make_bundles(self.layout, self.model)]
+        self.seats.prepare([*holders, *chains])
         self._backward = self._own_group() if self.device.type == "cuda" else None
         self._observer = observer or Unobserved()
         self._fetched: dict[int, tuple[Tensor, Tensor]] = {}
@@ -171,12 +199,12 @@ class PipelineTraining:
         """All forwards and backwards of an iteration, and the sums of their gradients."""
         self._fetched.clear()
         tokens = round(self._sum([self._own_tokens()])[0])
-        self.worker.begin(tokens)
+        self._engine.begin(tokens)
         weigh_balance(self.chain, self.options.balance / tokens)
-        self._runner.run()
+        self._engine.run()
         begin_s = self._observer.now_s()
         self.update.sum_gradients()
-        loss = self.worker.loss if self._speaks else 0.0
+        loss = self._engine.loss if self._speaks else 0.0
         loss, square = self._sum([loss, self.update.square_sum()])
         self._observer.note(Phase.SYNC, None, begin_s, self._observer.now_s())
         return StepResult(loss=loss, norm=square**0.5, tokens=tokens)
@@ -201,11 +229,33 @@ class PipelineTraining:
         last = member.stage == len(plan.pipelines[member.pipeline].stages) - 1
         # Members of the last stage have equal losses; one of them counts.
         self._speaks = last and member.tp_index == 0
-        self.worker = StageWorker(
-            self.chain, self._fetch, token_loss, first=member.stage == 0, last=last
+        torch_runs = options.engine is Engine.TORCH
+        self._engine: TableEngine | TorchRunner = (
+            self._torch(member) if torch_runs else self._tables(member)
         )
-        table = make_tables(layout, options.schedule)[rank]
-        self._runner = TableRunner(table, self.worker, self._wires(rank), self._observer)
+
+    def _tables(self, member: Member) -> TableEngine:
+        first = member.stage == 0
+        last = member.stage == len(self.plan.pipelines[member.pipeline].stages) - 1
+        worker = StageWorker(self.chain, self._fetch, token_loss, first=first, last=last)
+        table = make_tables(self.layout, self.options.schedule)[member.rank]
+        return TableEngine(worker, TableRunner(table, worker, self._wires(member), self._observer))
+
+    def _torch(self, member: Member) -> TorchRunner:
+        # Late: loading it takes a second, which tables need not pay.
+        from arachne_opt.executor.pipeline.torch_runner import TorchRunner
+
+        length, spec = self.samples.length, self.spec
+        return TorchRunner(
+            self.seats,
+            self.chain.cut([len(rows) for rows in member.chunks]),
+            self._fetch,
+            token_loss,
+            self.options.schedule,
+            shapes=((length,), (length, spec.hidden), (length, spec.vocabulary)),
+            dtype=self.options.dtype,
+            device=self.device,
+        )
 
     def _rows(self, rank: int) -> RowChain:
         member, members, experts = (
@@ -231,8 +281,8 @@ class PipelineTraining:
         group = dist.new_group(list(self.seats.all), timeout=timeout)
         return group if self.takes_part else None
 
-    def _wires(self, rank: int) -> Wires:
-        member, ranks = self.layout.members[rank], self.layout.tp_group(rank)
+    def _wires(self, member: Member) -> Wires:
+        ranks = self.layout.tp_group(member.rank)
         forward = self.seats.group(range(self.layout.world_size))
         return Wires(
             self.layout.samples(member.pipeline, member.stage, member.replica),
@@ -268,6 +318,37 @@ class PipelineTraining:
         if self.layout.world_size > 1:
             dist.all_reduce(total, group=self.seats.group(range(self.layout.world_size)))
         return total.tolist()
+
+
+class TableEngine:
+    """A table with the worker whose loss it makes."""
+
+    def __init__(self, worker: StageWorker, runner: TableRunner) -> None:
+        self._worker, self._runner = worker, runner
+
+    def begin(self, tokens: float) -> None:
+        """Starts an iteration whose loss is divided by so many tokens."""
+        self._worker.begin(tokens)
+
+    def run(self) -> None:
+        """One iteration: all forwards and backwards of this rank."""
+        self._runner.run()
+
+    @property
+    def loss(self) -> float:
+        """This rank's part of the loss of the iteration."""
+        return self._worker.loss
+
+
+def refuse_uneven(layout: Layout, schedule: Schedule) -> None:
+    """Refuses a plan that torch's schedules cannot run.
+
+    Raises:
+        InputError: says why.
+    """
+    if (why := why_not_torch(layout, schedule)) is not None:
+        what = f"torch.distributed.pipelining cannot run the plan: {why}"
+        raise InputError(what, hint="engine tables")
 
 
 def refuse_other_model(spec: DecoderSpec, layout: Layout) -> None:

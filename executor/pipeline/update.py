@@ -258,6 +258,9 @@ class PipelineUpdate:
             if rank not in bundle.holders:
                 continue
             shards = bundle.shard_boxes(len(bundle.holders) if self._zero1 else 1)
+            if self._zero1:  # shards go by rank, the parts of a collective by process
+                ranks = sorted(bundle.holders, key=lambda r: self._seats.seats[r])
+                shards = tuple(shards[bundle.holders.index(r)] for r in ranks)
             length = max(sum(map(size, boxes)) for boxes in shards)
             spans: list[_Span] = []
             for number, boxes in enumerate(shards):

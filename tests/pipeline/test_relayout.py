@@ -6,10 +6,11 @@ import pytest
 
 from arachne_opt.errors import InputError
 from arachne_opt.pipeline.cluster_change import problem_on, surviving_nodes
+from arachne_opt.pipeline.holdings import holdings
 from arachne_opt.pipeline.placement import place
 from arachne_opt.pipeline.plan import ReplicaKind
 from arachne_opt.pipeline.pool import parse_pool
-from arachne_opt.pipeline.relayout import holdings, price_relayout, row_bytes
+from arachne_opt.pipeline.relayout import price_relayout
 from arachne_opt.pipeline.sticky import place_near
 from tests.pipeline_builders import even_pipeline, plan_of, small_problem
 
@@ -20,8 +21,9 @@ def placed(problem, *pipelines, zero1=False):
     return place(problem, plan_of(problem, *pipelines, zero1=zero1))
 
 
-def state_bytes(problem, kind, rows, *, replicas=1, zero1=False):
-    return sum(row_bytes(problem, r, kind, replicas=replicas, zero1=zero1) for r in rows)
+def state_bytes(problem, rows):
+    """Weights and two moments of rows in fp32 on one device."""
+    return sum(problem.model.sizes_by_tp[1].parameters[r] for r in rows) * (4 + 8)
 
 
 def test_the_same_plan_moves_nothing():
@@ -31,12 +33,16 @@ def test_the_same_plan_moves_nothing():
     assert (price.network_bytes, price.inside_bytes, price.lost_bytes, price.seconds) == (0,) * 4
 
 
-def test_weights_and_moments_move_but_no_gradients():
-    problem = small_problem()
-    kind = ReplicaKind(A, 2)
-    parameters = problem.model.sizes_by_tp[2].parameters[1]
-    assert row_bytes(problem, 1, kind, replicas=1, zero1=False) == parameters * 2 * (4 + 8)
-    assert row_bytes(problem, 1, kind, replicas=4, zero1=True) == parameters * 2 * (4 + 8 / 4)
+def test_shards_of_the_optimizer_state_move_once():
+    problem = small_problem(f"{A}=4", gpus_per_node=1)
+    one = placed(problem, even_pipeline(problem, 1, A, A, count=8))
+    two = placed(problem, even_pipeline(problem, 1, *[A] * 4, count=4), zero1=True)
+    price = price_relayout(problem, holdings(one), two)
+    weights = sum(problem.model.sizes_by_tp[1].parameters) * 4
+    # Two more copies of the weights, and two of four shards of the moments.
+    assert price.network_bytes == pytest.approx(2 * weights + 2 / 4 * 2 * weights)
+    back = price_relayout(problem, holdings(two), one)
+    assert back.network_bytes == pytest.approx(2 * 3 / 4 * 2 * weights)
 
 
 def test_a_replica_on_another_node_gets_its_rows_over_the_network():
@@ -45,7 +51,7 @@ def test_a_replica_on_another_node_gets_its_rows_over_the_network():
     two = placed(problem, even_pipeline(problem, 1, A, A, count=8))
     price = price_relayout(problem, holdings(one), two)
     rows = range(problem.model.row_count)
-    assert price.network_bytes == pytest.approx(state_bytes(problem, ReplicaKind(A), rows))
+    assert price.network_bytes == pytest.approx(state_bytes(problem, rows))
     assert price.inside_bytes == price.lost_bytes == 0
     assert price.replicas == 1
     assert price.seconds > 0
@@ -58,7 +64,7 @@ def test_a_copy_on_the_own_node_does_not_use_the_network():
     price = price_relayout(problem, holdings(one), two)
     rows = range(problem.model.row_count)
     assert price.network_bytes == 0
-    assert price.inside_bytes == pytest.approx(state_bytes(problem, ReplicaKind(A), rows))
+    assert price.inside_bytes == pytest.approx(state_bytes(problem, rows))
 
 
 def test_another_tp_is_cut_anew_inside_the_node():
@@ -77,7 +83,7 @@ def test_rows_without_a_copy_come_from_a_checkpoint():
     price = price_relayout(problem, first_node_only, plan)
     rows = plan.pipelines[0].stages[1]
     assert price.lost_rows == tuple(range(rows.first, rows.end))
-    assert price.lost_bytes == pytest.approx(state_bytes(problem, ReplicaKind(A), price.lost_rows))
+    assert price.lost_bytes == pytest.approx(state_bytes(problem, price.lost_rows))
     assert price.network_bytes == 0
 
 

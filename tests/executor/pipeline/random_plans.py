@@ -69,7 +69,7 @@ def _pipeline(
     first = len(stages[0].replicas)
     sizes = [m for m in range(1, 13) if m * first >= most and (uneven or _divides(m, stages))]
     pipeline = Pipeline(
-        microbatch=rng.choice(sizes[:2]), stages=tuple(stages), microbatches=rng.randint(1, 5)
+        microbatch=rng.choice(sizes[:2]), stages=tuple(stages), microbatches=rng.randint(1, 4)
     )
     return pipeline, used
 

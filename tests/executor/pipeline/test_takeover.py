@@ -1,5 +1,6 @@
 """Another plan goes on where one stopped: weights, moments and position are the same to the bit."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,16 +10,47 @@ import pytest
 from arachne_opt.executor.groups import GroupPool
 from arachne_opt.executor.pipeline.checkpoint import load_checkpoint, save_checkpoint
 from arachne_opt.executor.pipeline.models.parameters import row_parameters
-from arachne_opt.executor.pipeline.takeover import take_over
+from arachne_opt.executor.pipeline.takeover import seats_near, take_over
 from arachne_opt.executor.pipeline.training import PipelineTraining, TrainingOptions
+from arachne_opt.pipeline.cells import box_of, size
+from arachne_opt.pipeline.holdings import holdings, settle
+from arachne_opt.pipeline.placement import place
 from arachne_opt.pipeline.plan import Pipeline
+from arachne_opt.pipeline.problem import PipelineProblem
+from arachne_opt.pipeline.relayout import price_relayout
+from arachne_opt.pipeline.rows import RowSizes
 from tests.executor.pipeline import rank_tasks
 from tests.executor.pipeline.compare import where
 from tests.executor.pipeline.models import MIXTRAL, train_whole
 from tests.executor.pipeline.random_plans import plan_of, stage
 from tests.executor.ranks import run_ranks
+from tests.pipeline_builders import small_problem
 
 RATE = 1e-3
+# All degrees and shards are whole, as the planner's tables have them.
+SPEC = replace(MIXTRAL, vocabulary=96, kv_heads=4)
+NODES = (("A100-40", 0),) * 4 + (("A100-40", 1),) * 4
+
+
+def exact_problem() -> PipelineProblem:
+    """Two nodes of four devices, and tables with the sizes that the model really has."""
+    problem = small_problem("A100-40=8", rows=SPEC.row_count, experts=4)
+
+    def held(row: int, tp: int, experts: bool) -> int:
+        parts = [p.part(tp) for p in row_parameters(SPEC, row) if (p.ep_axis is None) != experts]
+        return sum(size(box_of(part)) for part in parts)
+
+    rows = range(SPEC.row_count)
+    sizes = tuple(
+        RowSizes(
+            tp=tp,
+            parameters=tuple(held(row, tp, False) for row in rows),
+            kept=(1,) * len(rows),
+            expert_parameters=tuple(held(row, tp, True) for row in rows),
+        )
+        for tp in (1, 2, 4)
+    )
+    return replace(problem, model=replace(problem.model, sizes=sizes))
 
 
 def chain(*stages, microbatch=2, microbatches=2) -> Pipeline:
@@ -26,16 +58,18 @@ def chain(*stages, microbatch=2, microbatches=2) -> Pipeline:
 
 
 # 8, 4 and 6 ranks, with other cuts, degrees, replicas and sharing of the optimizer state each time.
-PLANS = (
-    plan_of(chain(stage(0, 3, 2, 2, ep=2), stage(3, 5, 1, 1), stage(5, 6, 2)), zero1=True),
-    plan_of(chain(stage(0, 4, 1, 1, ep=2), stage(4, 6, 2), microbatch=3)),
-    plan_of(
-        chain(stage(0, 2, 1), stage(2, 6, 2), microbatches=1),
-        chain(stage(0, 5, 1, 1), stage(5, 6, 1)),
-        zero1=True,
-    ),
+PLANS = tuple(
+    place(exact_problem(), plan)
+    for plan in (
+        plan_of(chain(stage(0, 3, 2, 2, ep=2), stage(3, 5, 1, 1), stage(5, 6, 2)), zero1=True),
+        plan_of(chain(stage(0, 4, 1, 1, ep=2), stage(4, 6, 2), microbatch=3)),
+        plan_of(
+            chain(stage(0, 6, 2), microbatches=1),
+            chain(stage(0, 2, 2), stage(2, 6, 2)),
+            zero1=True,
+        ),
+    )
 )
-SEATS = (tuple(range(8)), (6, 2, 5, 0), (1, 0, 2, 4, 7, 3))
 
 
 def everything(training: PipelineTraining) -> tuple | None:
@@ -51,13 +85,13 @@ def everything(training: PipelineTraining) -> tuple | None:
     return training.position, training.update.steps, pieces
 
 
-def go_on(rank: int, plans, seats) -> list:
-    samples, pool = rank_tasks.SeededSamples(MIXTRAL.vocabulary), GroupPool()
+def go_on(rank: int) -> list:
+    samples, pool = rank_tasks.SeededSamples(SPEC.vocabulary), GroupPool()
     found, old = [], None
-    for plan, places in zip(plans, seats, strict=True):
-        new = PipelineTraining(
-            MIXTRAL, plan, samples, TrainingOptions(seed=len(found)), seats=places, pool=pool
-        )
+    for plan in PLANS:
+        seats = seats_near(old, plan, NODES) if old else None
+        options = TrainingOptions(seed=len(found))
+        new = PipelineTraining(SPEC, plan, samples, options, seats=seats, pool=pool)
         moved = take_over(old, new) if old else None
         before = everything(new)
         losses = [new.step(RATE).loss for _ in range(2)] if new.takes_part else []
@@ -70,8 +104,8 @@ def whole(model_state: list) -> dict[str, dict]:
     """State of all ranks by name: every value once, and equal wherever it is held."""
     shapes = {
         f"{(row, p.name)} {kind}": p.shape
-        for row in range(MIXTRAL.row_count)
-        for p in row_parameters(MIXTRAL, row)
+        for row in range(SPEC.row_count)
+        for p in row_parameters(SPEC, row)
         for kind in ("weight", "value", "exp_avg", "exp_avg_sq")
     }
     found = {name: np.full(shape, np.nan, np.float32) for name, shape in shapes.items()}
@@ -87,29 +121,35 @@ def whole(model_state: list) -> dict[str, dict]:
 
 @pytest.mark.slow
 def test_state_moves_between_ranks_of_8_then_4_then_6():
-    found = run_ranks(go_on, 8, PLANS, SEATS)
+    found = run_ranks(go_on, 8)
     by_plan = list(zip(*found, strict=True))
     for old, new in pairwise(by_plan):
         left, begun = whole([r[3] for r in old]), whole([r[1] for r in new])
         assert all((left[name] == begun[name]).all() for name in left)
         positions = {r[1][:2] for r in new if r[1]} | {r[3][:2] for r in old if r[3]}
         assert len(positions) == 1
+    moved = [(r[0][0].network_bytes, r[0][0].inside_bytes) for r in by_plan[1:]]
+    assert moved == planned_bytes()
+    assert all(network > 0 and inside > 0 for network, inside in moved)
     sizes = [plan.samples for plan in PLANS for _ in range(2)]
     losses = [next(r[2] for r in ranks if r[2]) for ranks in by_plan]
     batches, first = [], 0
-    for size in sizes:
-        samples = rank_tasks.SeededSamples(MIXTRAL.vocabulary)
-        batches.append(samples(range(first, first + size)))
-        first += size
-    expected = train_whole(MIXTRAL, batches, learning_rate=RATE).losses
+    for count in sizes:
+        samples = rank_tasks.SeededSamples(SPEC.vocabulary)
+        batches.append(samples(range(first, first + count)))
+        first += count
+    expected = train_whole(SPEC, batches, learning_rate=RATE).losses
     assert [loss for pair in losses for loss in pair] == pytest.approx(expected, rel=1e-5)
 
 
+SEATS = (tuple(range(8)), (6, 2, 5, 0), (1, 0, 2, 4, 7, 3))
+
+
 def keep_and_load(rank: int, folder: str) -> list:
-    samples, found = rank_tasks.SeededSamples(MIXTRAL.vocabulary), []
+    samples, found = rank_tasks.SeededSamples(SPEC.vocabulary), []
     for number, (plan, places) in enumerate(zip(PLANS, SEATS, strict=True)):
         options = TrainingOptions(seed=number)
-        training = PipelineTraining(MIXTRAL, plan, samples, options, seats=places)
+        training = PipelineTraining(SPEC, plan, samples, options, seats=places)
         if not training.takes_part:
             found.append((None, None))
             continue
@@ -118,6 +158,16 @@ def keep_and_load(rank: int, folder: str) -> list:
         training.step(RATE)
         save_checkpoint(training, Path(folder), keep=1)
         found.append((before, everything(training)))
+    return found
+
+
+def planned_bytes() -> list[tuple[float, float]]:
+    """The planner's estimate of each change of plans: over the network, and inside nodes."""
+    held, found = holdings(PLANS[0]), []
+    for plan in PLANS[1:]:
+        price = price_relayout(exact_problem(), held, plan)
+        found.append((price.network_bytes, price.inside_bytes))
+        held = settle(held, plan)
     return found
 
 

@@ -1,9 +1,16 @@
 """Whatever the plan, losses, gradients and updates are those of one process."""
 
+from dataclasses import replace
+
 import pytest
 
+from arachne_opt.errors import InputError
 from arachne_opt.executor.pipeline.models.spec import DecoderSpec
+from arachne_opt.executor.pipeline.training import Engine, TrainingOptions
+from arachne_opt.executor.pipeline.uniform import why_not_torch
+from arachne_opt.pipeline.layout import Layout
 from arachne_opt.pipeline.plan import Pipeline, PipelinePlan
+from arachne_opt.pipeline.problem import Schedule
 from tests.executor.pipeline import rank_tasks
 from tests.executor.pipeline.compare import gradient_error, weight_error
 from tests.executor.pipeline.models import GPT, LLAMA, MIXTRAL, train_whole
@@ -95,6 +102,36 @@ EIGHT = {
 @pytest.mark.parametrize("name", EIGHT)
 def test_eight_ranks(name):
     hold_against_one_process(*EIGHT[name], 8, clip_norm=0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", list(Schedule))
+def test_torch_runs_uniform_stages(schedule):
+    """Two pipelines of two stages; interleaved ones hold rows 0, 1, 4, 5 and 2, 3, 6, 7."""
+    pipeline = chain(stage(0, 4, 1), stage(4, 8, 1))
+    plan = plan_of(pipeline, replace(pipeline, microbatches=2), zero1=True)
+    chunks = 2 if schedule is Schedule.INTERLEAVED else 1
+    options = {"engine": Engine.TORCH, "schedule": schedule, "chunks": chunks}
+    hold_against_one_process(GPT, plan, 4, steps=2, **options)
+
+
+@pytest.mark.parametrize(
+    ("stages", "microbatches", "why"),
+    [
+        ((stage(0, 8, 1),), 4, "has one stage"),
+        ((stage(0, 4, 1), stage(4, 8, 2)), 4, "has stages of unlike replicas"),
+        ((stage(0, 4, 1, 1), stage(4, 8, 1)), 4, "has stages of unlike replicas"),
+        ((stage(0, 4, 1), stage(4, 8, 1)), 1, "has fewer micro-batches than stages"),
+    ],
+)
+def test_what_torch_cannot_run_is_said(stages, microbatches, why):
+    layout = Layout(plan_of(chain(*stages, microbatches=microbatches)))
+    assert why in (why_not_torch(layout, Schedule.ONE_F_ONE_B) or "")
+
+
+def test_interleaved_stages_need_torch():
+    with pytest.raises(InputError, match="only torch's engine interleaves"):
+        TrainingOptions(schedule=Schedule.INTERLEAVED, chunks=2)
 
 
 @pytest.mark.slow

@@ -1,0 +1,119 @@
+"""Runs uniform pipelines by torch.distributed.pipelining, interleaved ones among them.
+
+torch's schedules want equal stages: the same replicas, degrees and samples in each, two stages or
+more. All else is run by tables. Interleaved 1F1B, where a rank holds several runs of rows, is
+torch's alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+)
+
+from arachne_opt.executor.pipeline.seats import Seats
+from arachne_opt.executor.pipeline.stage import Fetch, Loss, RowChain
+from arachne_opt.executor.pipeline.uniform import chains_of_ranks
+from arachne_opt.pipeline.problem import Schedule
+
+
+class TorchRunner:
+    """One rank of a uniform pipeline; gradients add up in the parameters.
+
+    Args:
+        seats: with a group for every chain of ranks.
+        chains: this rank's runs of rows.
+        fetch: tokens and targets of its samples.
+        loss: sum over tokens.
+        shapes: of one sample: of tokens, of hidden values, of logits.
+    """
+
+    def __init__(
+        self,
+        seats: Seats,
+        chains: Sequence[RowChain],
+        fetch: Fetch,
+        loss: Loss,
+        schedule: Schedule,
+        *,
+        shapes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        assert seats.rank is not None  # made by ranks of the layout
+        layout = seats.layout
+        member = layout.members[seats.rank]
+        self._count = layout.plan.counts[member.pipeline]
+        stages = len(layout.plan.pipelines[member.pipeline].stages)
+        self._first, self._last = member.stage == 0, member.stage == stages - 1
+        self._fetch, self._loss = fetch, loss
+        self._tokens, self._total = 1.0, 0.0
+        samples = len(layout.samples(member.pipeline, member.stage, member.replica))
+        group = seats.group(next(c for c in chains_of_ranks(layout) if seats.rank in c))
+        total = stages * len(chains)
+
+        def example(place: int) -> Tensor:
+            """What enters a run of rows; after the last one, what leaves it."""
+            if place == 0:
+                return torch.empty(samples, *shapes[0], dtype=torch.long, device="meta")
+            shape = shapes[2] if place == total else shapes[1]
+            return torch.empty(samples, *shape, dtype=dtype, device="meta", requires_grad=True)
+
+        parts = []
+        for number, chain in enumerate(chains):
+            place = number * stages + member.stage
+            stage = PipelineStage(
+                chain,
+                place,
+                total,
+                device,
+                input_args=example(place),
+                output_args=example(place + 1),
+                group=group,
+            )
+            parts.append(stage)
+        self._schedule = _schedule(schedule, parts, self._count, self._scaled)
+
+    def begin(self, tokens: float) -> None:
+        """Starts an iteration whose loss is divided by so many tokens."""
+        self._tokens, self._total = tokens, 0.0
+
+    @property
+    def loss(self) -> float:
+        """This rank's part of the loss of the iteration."""
+        return self._total
+
+    def run(self) -> None:
+        """One iteration: all forwards and backwards of this rank."""
+        losses: list[Tensor] = []
+        given: list[Tensor] = []
+        wanted: dict[str, Any] = {}
+        if self._first:
+            given.append(torch.cat([self._fetch(m)[0] for m in range(self._count)]))
+        if self._last:
+            targets = torch.cat([self._fetch(m)[1] for m in range(self._count)])
+            wanted = {"target": targets, "losses": losses}
+        self._schedule.step(*given, **wanted, return_outputs=False)
+        self._total += sum(loss.item() for loss in losses)
+
+    def _scaled(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return self._loss(logits, targets) / self._tokens
+
+
+def _schedule(schedule: Schedule, parts: list[PipelineStage], count: int, loss: Any) -> Any:  # noqa: ANN401 - torch has no common type
+    common = {"n_microbatches": count, "loss_fn": loss, "scale_grads": False}
+    match schedule:
+        case Schedule.ONE_F_ONE_B:
+            return Schedule1F1B(parts[0], **common)
+        case Schedule.GPIPE:
+            return ScheduleGPipe(parts[0], **common)
+        case Schedule.INTERLEAVED:
+            return ScheduleInterleaved1F1B(parts, **common)

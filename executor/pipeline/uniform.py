@@ -1,0 +1,34 @@
+"""Which plans torch.distributed.pipelining can run; knows no torch."""
+
+from __future__ import annotations
+
+from arachne_opt.pipeline.layout import Layout
+from arachne_opt.pipeline.problem import Schedule
+
+
+def why_not_torch(layout: Layout, schedule: Schedule) -> str | None:
+    """Why torch's schedules cannot run a plan; None where they can."""
+    for number, (pipeline, count) in enumerate(
+        zip(layout.plan.pipelines, layout.plan.counts, strict=True)
+    ):
+        stages, where = pipeline.stages, f"pipeline {number}"
+        if len(stages) < 2:
+            return f"{where} has one stage"
+        shapes = {tuple((r.kind.tp, r.kind.ep) for r in s.replicas) for s in stages}
+        if len(shapes) > 1 or len(set(shapes.pop())) > 1:
+            return f"{where} has stages of unlike replicas"
+        if schedule is Schedule.ONE_F_ONE_B and count < len(stages):
+            return f"{where} has fewer micro-batches than stages"
+        if schedule is Schedule.INTERLEAVED and count % max(1, count // len(stages)):
+            return f"{where} has {count} micro-batches, which {len(stages)} stages cannot share"
+    return None
+
+
+def chains_of_ranks(layout: Layout) -> tuple[tuple[int, ...], ...]:
+    """Ranks that pass micro-batches on to each other: equal members of all stages."""
+    found = []
+    for p, pipeline in enumerate(layout.plan.pipelines):
+        for n, replica in enumerate(pipeline.stages[0].replicas):
+            for t in range(replica.kind.tp):
+                found.append(tuple(layout.rank_of(p, i, n, t) for i in range(len(pipeline.stages))))
+    return tuple(found)
