@@ -27,6 +27,7 @@ SCRIPTS = (
     "model.js",
     "state.js",
     "paint.js",
+    "frame.js",
     "input.js",
     "timeline.js",
     "tip.js",

@@ -2,9 +2,10 @@
 
 import { el, refill, surface } from "./dom.js";
 import { byteTicks, bytes, number, percent, tickTime, ticks, time } from "./format.js";
+import { gutterOf } from "./frame.js";
 import { lastAtMost } from "./model.js";
 import { categoryColour, theme } from "./palette.js";
-import { gutterOf, swatch } from "./timeline.js";
+import { swatch } from "./timeline.js";
 
 const FOOT = 22;
 const BAND = "rgba(86, 180, 233, 0.4)";

@@ -1,12 +1,12 @@
 // The timeline: devices downwards, time to the right, planned and measured over each other.
 
 import { el, refill, surface } from "./dom.js";
-import { number, tickTime, ticks } from "./format.js";
+import { number } from "./format.js";
+import { AXIS, drawAxis, drawGutter, drawRows, gutterOf } from "./frame.js";
 import { listen } from "./input.js";
 import { bar, label, legend, striped, stripes, taskColour } from "./paint.js";
 import { theme } from "./palette.js";
 
-const AXIS = 24;
 const MOST = 560;
 const MOST_ON_PAPER = 400;
 const USUAL_ROW = 18;
@@ -140,7 +140,7 @@ export class Timeline {
     pen.textBaseline = "middle";
     pen.fillStyle = theme().panel;
     pen.fillRect(0, 0, this.width, this.height);
-    this.drawRows(pen);
+    drawRows(this, pen);
     pen.save();
     pen.beginPath();
     pen.rect(this.gutter, AXIS, this.width - this.gutter, this.body);
@@ -148,23 +148,8 @@ export class Timeline {
     this.drawTasks(pen);
     this.drawEnds(pen);
     pen.restore();
-    this.drawAxis(pen);
-    this.drawGutter(pen);
-  }
-
-  /** Lines between nodes. */
-  drawRows(pen) {
-    pen.strokeStyle = theme().line;
-    pen.lineWidth = 1;
-    const far = this.model.groupFirst.length > 1 ? this.y(this.model.groupFirst[1]) - this.y(0) : 99;
-    for (const row of this.model.groupFirst) {
-      const y = Math.round(this.y(row)) + 0.5;
-      if (y < AXIS || y > this.height || far < 6) continue;
-      pen.beginPath();
-      pen.moveTo(0, y);
-      pen.lineTo(this.width, y);
-      pen.stroke();
-    }
+    drawAxis(this, pen);
+    drawGutter(this, pen);
   }
 
   drawTasks(pen) {
@@ -293,73 +278,6 @@ export class Timeline {
     if (state.cursor !== null) line(state.cursor, theme().soft, [2, 3]);
   }
 
-  drawAxis(pen) {
-    const { state, model } = this;
-    const [from, to] = state.window;
-    pen.fillStyle = theme().panel;
-    pen.fillRect(0, 0, this.width, AXIS);
-    const { step, values } = ticks(from, to, (this.width - this.gutter) / 88);
-    const bound = model.bound_us ? this.x(model.bound_us) : -1;
-    const tag = bound > this.gutter && bound < this.width;
-    pen.strokeStyle = theme().line;
-    pen.fillStyle = theme().soft;
-    for (const t of values) {
-      const x = Math.round(this.x(t)) + 0.5;
-      pen.beginPath();
-      pen.moveTo(x, AXIS - 5);
-      pen.lineTo(x, AXIS);
-      pen.stroke();
-      const text = tickTime(t, step);
-      const half = pen.measureText(text).width / 2;
-      if (x + half < this.width && !(tag && Math.abs(x - bound) < half + 34)) {
-        pen.textAlign = "center";
-        pen.fillText(text, Math.max(x, this.gutter + 4), AXIS / 2 - 1);
-      }
-    }
-    if (tag) {
-      pen.textAlign = "center";
-      pen.fillStyle = theme().accent;
-      pen.fillText("bound", Math.max(this.gutter + 18, Math.min(bound, this.width - 18)), AXIS / 2 - 1);
-    }
-    pen.textAlign = "left";
-  }
-
-  drawGutter(pen) {
-    const { model } = this;
-    pen.fillStyle = theme().panel;
-    pen.fillRect(0, 0, this.gutter, this.height);
-    pen.save();
-    pen.beginPath();
-    pen.rect(0, AXIS, this.gutter, this.body);
-    pen.clip();
-    let free = -Infinity;
-    model.groupFirst.forEach((row, i) => {
-      const next = model.groupFirst[i + 1] ?? model.rowCount;
-      const top = Math.max(this.y(row), AXIS);
-      const bottom = Math.min(this.y(next), this.height);
-      const y = this.rowHeight >= 12 ? this.y(row) + this.rowHeight / 2 : (top + bottom) / 2;
-      if (bottom < AXIS || top > this.height || y < free) return;
-      pen.fillStyle = theme().ink;
-      const room = this.gutter - (this.rowHeight >= 9 ? 34 : 8);
-      pen.fillText(shorten(pen, model.rows.groups[model.rows.group[row]], room), 4, y);
-      free = y + 13;
-    });
-    if (this.rowHeight >= 9) {
-      pen.fillStyle = theme().soft;
-      pen.textAlign = "right";
-      for (let row = Math.floor(this.top); row < this.top + this.rowsShown; row += 1) {
-        const device = model.rows.device[row];
-        if (device !== undefined) pen.fillText(device, this.gutter - 5, this.y(row + 0.5));
-      }
-      pen.textAlign = "left";
-    }
-    pen.restore();
-    pen.fillStyle = theme().soft;
-    pen.fillText(model.words.group, 4, AXIS / 2 - 1);
-    pen.strokeStyle = theme().line;
-    pen.strokeRect(this.gutter - 0.5, AXIS - 0.5, this.width - this.gutter, this.body + 0.5);
-  }
-
   drawLegend() {
     const { entries, rest } = legend(this.model, this.state.colour);
     const items = entries.map(([colour, text]) =>
@@ -385,19 +303,8 @@ export class Timeline {
   }
 }
 
-/** Room for names left of timelines and charts, so that their times are below each other. */
-export function gutterOf(width) {
-  return width < 560 ? 64 : 112;
-}
-
 export function swatch(colour) {
   const node = el("i", { class: "swatch" });
   node.style.background = colour;
   return node;
-}
-
-function shorten(pen, text, width) {
-  let shown = text;
-  while (shown.length > 1 && pen.measureText(shown).width > width) shown = shown.slice(0, -1);
-  return shown === text ? text : `${shown.slice(0, -1)}…`;
 }
