@@ -119,19 +119,11 @@ def _choices(options: dict[str, Any]) -> PipelineOptions:
 
 def _problem(options: dict[str, Any]) -> PipelineProblem:
     choices = _choices(options)
-    estimates = options["allow_estimates"]
     require_learned(options)
     if options["cost_model"] is not None and options["scenario"] is not None:
         raise click.UsageError("--cost-model goes with --cluster: a scenario names its prices")
     if options["scenario"] is not None:
-        from arachne_opt.importers.pipeline_scenarios import read_scenario
-        from arachne_opt.importers.scenario_problems import scenario_problem
-
-        scenario = read_scenario(options["scenario"])
-        folder = Path(options["profiles"])
-        return scenario_problem(
-            scenario, folder, model=options["model"], options=choices, allow_estimates=estimates
-        )
+        return _of_scenario(options, choices)
     missing = [
         flag
         for flag, key in [
@@ -157,7 +149,20 @@ def _problem(options: dict[str, Any]) -> PipelineProblem:
         cluster,
         options["global_batch"],
         options=choices,
-        allow_estimates=estimates,
+        allow_estimates=options["allow_estimates"],
+    )
+
+
+def _of_scenario(options: dict[str, Any], choices: PipelineOptions) -> PipelineProblem:
+    from arachne_opt.importers.pipeline_scenarios import read_scenario
+    from arachne_opt.importers.scenario_problems import scenario_problem
+
+    return scenario_problem(
+        read_scenario(options["scenario"]),
+        Path(options["profiles"]),
+        model=options["model"],
+        options=choices,
+        allow_estimates=options["allow_estimates"],
     )
 
 
