@@ -75,7 +75,7 @@ class Row:
 def main() -> None:
     """Runs what is missing and prints the table."""
     options, begin = _options(), time.monotonic()
-    rows = _kept(options.out)
+    rows = kept(options.out)
     print(f"{options.model}, {options.devices_each} devices for each cascade,")
     print(f"cold {options.time_limit:g} s, warm {options.warm_limit:g} s,", end=" ")
     print(f"{options.workers} workers, {os.cpu_count()} cores, seed {options.seed}")
@@ -89,11 +89,12 @@ def main() -> None:
                 with options.out.open("a") as file:
                     file.write(json.dumps(asdict(rows[number])) + "\n")
             if number in rows:
-                _print(rows[number])
-    _summary([rows[number] for number in sorted(rows)], options)
+                show(rows[number])
+    summary([rows[number] for number in sorted(rows)], options)
 
 
-def _kept(path: Path) -> dict[int, Row]:
+def kept(path: Path) -> dict[int, Row]:
+    """Rows of earlier runs by number."""
     if not path.exists():
         return {}
     return {row.number: row for row in (Row(**json.loads(r)) for r in path.open())}
@@ -203,7 +204,8 @@ def _iteration(group: int, cluster: Cluster, options: argparse.Namespace) -> Ite
     return replace(workload.iterations[0], name=f"{preset} {group}")
 
 
-def _print(row: Row) -> None:
+def show(row: Row) -> None:
+    """Prints a row."""
     times = [row.cold_us, row.early_us, row.start_us, row.warm_us]
     cells = [format_seconds(t) if t is not None else "-" for t in times]
     reached = "never" if row.reached_s is None else f"{row.reached_s:.2f} s"
@@ -215,7 +217,8 @@ def _print(row: Row) -> None:
     )
 
 
-def _summary(rows: Sequence[Row], options: argparse.Namespace) -> None:
+def summary(rows: Sequence[Row], options: argparse.Namespace) -> None:
+    """Prints when searches were as good as cold ones, by size of the cluster and for all."""
     if not rows:
         return
     sizes = sorted({row.nodes for row in rows})

@@ -77,6 +77,32 @@ def test_mixed_types_counts_wins() -> None:
     assert "shorter than each of the three on 1 of 1" in out
 
 
+@pytest.mark.slow
+def test_near_hits_go_on_where_they_were_broken_off(tmp_path: Path) -> None:
+    out = tmp_path / "rows.jsonl"
+    small = ("--clusters", "H100-80:8x6", "--time-limit", 0.3, "--warm-limit", 0.3, "--out", out)
+    run("near_hits.py", *small, "--changes", 1)
+    first = out.read_text()
+    shown = run("near_hits.py", *small, "--changes", 2)
+    assert out.read_text().startswith(first)
+    assert len(out.read_text().splitlines()) == 2
+    assert re.search(r"^mixed 0 +6 +[+-]\d +\d+\.\d+ s ", shown, re.M)
+    assert "6 nodes, 2 changes: as good as cold after" in shown
+
+
+@pytest.mark.slow
+def test_the_plan_store_is_measured_part_by_part(tmp_path: Path) -> None:
+    database = ("--db", tmp_path / "plans.db")
+    small = ("--plans", 63, "--processes", 2, "--operations", 20, "--kills", 3)
+    parts = ("fill", "look-up", "processes", "kills", "gc")
+    out = run("plan_store.py", *database, *small, "--only", *parts)
+    assert "63 plans of" in out
+    assert re.search(r"^near hits: \d+\.\d+ ms median", out, re.M)
+    assert re.search(r"^2 processes, 40 operations: \d+/s", out, re.M)
+    assert re.search(r"^3 writers killed in .* each of them whole", out, re.M)
+    assert re.search(r"^gc: \d+ plans in .* problems stay", out, re.M)
+
+
 def test_what_fits_nowhere_is_said_in_one_line() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "scale.py", "--sizes", "8", "--seed", "0"],
