@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from arachne_opt.learning.lessons import Case
     from arachne_opt.learning.policies import Learned
 
-_UNITS = {"cascades": 0.6, "templates": 100.0}
+_UNITS = {"cascades": 0.3, "templates": 100.0}
 _COUNTS = {"cascades": 240, "templates": 900}
 _SEARCHES = {"cascades": 1 << 30, "templates": 250}
 

@@ -81,8 +81,9 @@ class Session:
             finally:
                 line.clear()
                 self.answers += [found[position] for position in sorted(found)]
-                for answer in self.answers if out else ():
-                    out.add(answer)
+                for answer in self.answers:
+                    if out is not None:
+                        out.add(answer)
             self.interrupted = interrupts.pressed()
 
     def _one(

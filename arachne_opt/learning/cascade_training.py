@@ -122,7 +122,7 @@ def _trained(
         likely = _log_softmax(logits, batch.task_of_mode, tasks)
         loss = -(batch.picked * likely).sum() / tasks
         loss = loss + _START_WEIGHT * (begin - batch.start).square().mean()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's stub
         optimizer.step()
         schedule.step()
     found: dict[str, Array] = dict(scales)

@@ -146,20 +146,23 @@ def _on_dask(
     should_stop: Callable[[], bool],
 ) -> Iterator[tuple[int, Answer]]:
     client = _client(address)
-    try:
-        from distributed import as_completed
+    from distributed import KilledWorker, as_completed
 
+    try:
         # Not pure: equal items are worked on as often as they stand there.
         futures = client.map(work, items, pure=False)
         position = {future.key: i for i, future in enumerate(futures)}
-        for future in as_completed(futures):
+        for future in as_completed(futures):  # type: ignore[no-untyped-call]  # not typed
             yield position[future.key], future.result()
             if should_stop():
-                client.cancel(futures)
+                client.cancel(futures)  # type: ignore[no-untyped-call]  # not typed
                 return
+    except KilledWorker as error:
+        what = f"workers died again and again on one item: {error}"
+        raise RunError(what, where=address, hint="workers with more memory") from error
     finally:
         with suppress(OSError, TimeoutError):
-            client.close()
+            client.close()  # type: ignore[no-untyped-call]  # not typed
 
 
 def _client(address: str) -> Client:
@@ -169,7 +172,7 @@ def _client(address: str) -> Client:
         hint = "pip install 'arachne-opt[cluster]'"
         raise MissingDependencyError("Dask is not installed", hint=hint) from error
     try:
-        return Client(address, timeout=_CONNECT_S)
+        return Client(address, timeout=_CONNECT_S)  # type: ignore[no-untyped-call]  # not typed
     except (OSError, ValueError, TimeoutError) as error:
         what = f"no Dask scheduler answers: {error}"
         raise InputError(what, where=address, hint="an address such as tcp://host:8786") from error

@@ -102,7 +102,8 @@ def _trained(lessons: Sequence[Lesson], start: Mapping[str, Array] | None) -> di
     owner = torch.tensor(np.repeat(np.arange(len(lessons)), [len(one.x) for one in lessons]))
     for _ in range(_EPOCHS):
         optimizer.zero_grad()
-        _loss(net(rows), ratio, estimate, owner, len(lessons)).backward()
+        loss = _loss(net(rows), ratio, estimate, owner, len(lessons))
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's stub
         optimizer.step()
         schedule.step()
     found: dict[str, Array] = {"mean": mean.astype(np.float32), "width": width.astype(np.float32)}

@@ -13,6 +13,7 @@ import numpy as np
 from arachne_opt.costs.pipeline.base import Floats, Ints
 from arachne_opt.solvers.pipeline.bounds import WorkBound
 from arachne_opt.solvers.pipeline.columns import Column
+from arachne_opt.solvers.pipeline.incumbent import PipelineIncumbent
 from arachne_opt.solvers.pipeline.knapsack import Sack, fill, sizes
 from arachne_opt.solvers.pipeline.search import Found, TemplateSearch
 from arachne_opt.solvers.pipeline.singles import Start, climb, column
@@ -117,6 +118,21 @@ class Combiner:
 
     def _devices(self) -> int:
         return int(self.bench.place_limits.sum())
+
+
+def polish(bench: Workbench, best: PipelineIncumbent, over: Callable[[], bool]) -> None:
+    """Changes one pipeline after the other while that helps."""
+    again = True
+    while again and not over():
+        again = False
+        candidate = best.kept.candidate if best.kept else None
+        if candidate is None or len(candidate.columns) < 2:
+            return
+        for columns in improved(bench, candidate, over):
+            changed = bench.candidate(columns, "one pipeline of several")
+            if changed is not None and best.offer(changed):
+                again = True
+                break
 
 
 def improved(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from arachne_opt import __version__
 from arachne_opt.costs.pipeline.base import PipelineCosts
@@ -15,7 +15,7 @@ from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.pipeline.base import PipelineCallback, PipelineResult
 from arachne_opt.solvers.pipeline.bounds import WorkBound
 from arachne_opt.solvers.pipeline.columns import Column
-from arachne_opt.solvers.pipeline.combine import Combiner, improved
+from arachne_opt.solvers.pipeline.combine import Combiner, polish
 from arachne_opt.solvers.pipeline.feasibility import binding_limits
 from arachne_opt.solvers.pipeline.incumbent import PipelineIncumbent
 from arachne_opt.solvers.pipeline.pool import column_pool
@@ -64,7 +64,7 @@ def solve_pipeline(
     own = best
     if policy is not None:
         own = best.apart()
-        offer_seeds(bench, best, policy, clock.over)
+        offer_seeds(bench, bound, best, policy, clock.over)
     columns: list[Column] = []
     if policy is None or best.seconds > bound_s * (1 + limits.gap):
         columns = search(bench, bound, own, limits, clock)
@@ -104,23 +104,8 @@ def search(
     pool = list({c.key: c for c in (*column_pool(bench, bound, hoped_s, done), *found)}.values())
     Combiner(bench, bound, pool, lambda: min(best.seconds, hoped_s), best.offer, done).run()
     clock.spend(_PHASE_UNITS)
-    _polish(bench, best, done)
+    polish(bench, best, done)
     return pool
-
-
-def _polish(bench: Workbench, best: PipelineIncumbent, over: Callable[[], bool]) -> None:
-    """Changes one pipeline after the other while that helps."""
-    again = True
-    while again and not over():
-        again = False
-        candidate = best.kept.candidate if best.kept else None
-        if candidate is None or len(candidate.columns) < 2:
-            return
-        for columns in improved(bench, candidate, over):
-            changed = bench.candidate(columns, "one pipeline of several")
-            if changed is not None and best.offer(changed):
-                again = True
-                break
 
 
 def alone_s(bench: Workbench, columns: Sequence[Column]) -> float:

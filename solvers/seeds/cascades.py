@@ -64,7 +64,8 @@ def _scaled(tensors: Mapping[str, Array], name: str, x: Floats) -> Array:
 def _mean(values: Array, owner: Ints, count: int) -> Array:
     total = np.zeros((count, values.shape[1]), dtype=np.float32)
     np.add.at(total, owner, values)
-    found: Array = total / np.bincount(owner, minlength=count)[:, None].astype(np.float32)
+    sizes: Array = np.bincount(owner, minlength=count).astype(np.float32)[:, None]
+    found: Array = total / sizes
     return found
 
 

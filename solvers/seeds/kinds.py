@@ -61,9 +61,10 @@ class Kinds:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Atoms:
-    """Facts of atoms, one entry each."""
+class AtomFacts:
+    """Facts of the atoms of a space without recomputation, one entry each."""
 
+    atoms: tuple[Atom, ...]
     kind: Ints
     microbatch: Ints
     row_s: Floats
@@ -72,12 +73,16 @@ class _Atoms:
     first: Floats
     second: Floats
 
+    def rows_held(self, atom: int, in_flight: int) -> float:
+        """Rows that the memory of a stage holds with so many micro-batches in flight."""
+        return float(np.floor(1 / (self.first[atom] + self.second[atom] * in_flight) + 0.01))
+
 
 def kinds_of(space: Space, batches: Ints) -> Kinds:
     """The facts of the kinds of a space, without recomputation."""
     chosen = np.array([a for a, atom in enumerate(space.atoms) if not atom.recompute], dtype=int)
-    kinds = tuple(dict.fromkeys(space.atoms[a].kind for a in chosen))
-    atoms = _facts(space, [space.atoms[a] for a in chosen], kinds)
+    atoms = atom_facts(space)
+    kinds = tuple(dict.fromkeys(atom.kind for atom in atoms.atoms))
     room = np.array([_room(space, kind) for kind in kinds], dtype=np.int64)
     tp, ep = (np.array([getattr(k, name) for k in kinds], dtype=np.int64) for name in ("tp", "ep"))
     count = batches // atoms.microbatch[:, None]
@@ -117,9 +122,11 @@ def _picks(kind: Ints, kinds: int, rate: Floats) -> Ints:
     return found
 
 
-def _facts(space: Space, atoms: list[Atom], kinds: tuple[ReplicaKind, ...]) -> _Atoms:
+def atom_facts(space: Space) -> AtomFacts:
+    """The facts of all atoms that keep their activations."""
     rows, costs = space.costs.row_count, space.costs
-    number = {kind: k for k, kind in enumerate(kinds)}
+    atoms = [atom for atom in space.atoms if not atom.recompute]
+    number = {kind: k for k, kind in enumerate(dict.fromkeys(atom.kind for atom in atoms))}
     prefixes = np.array([costs.work_prefix_s(a.kind, a.microbatch) for a in atoms])
     inner = (prefixes[:, -2] - prefixes[:, 1]) / max(1, rows - 2)
     shallow, deep = (
@@ -129,7 +136,8 @@ def _facts(space: Space, atoms: list[Atom], kinds: tuple[ReplicaKind, ...]) -> _
     # Rows that memory holds fall with the micro-batches in flight.
     least, most = 1 / np.maximum(shallow, TINY), 1 / np.maximum(deep, _NEXT_TO_NONE)
     slope = np.maximum(0, most - least) / (_DEEP - _SHALLOW)
-    return _Atoms(
+    return AtomFacts(
+        atoms=tuple(atoms),
         kind=np.array([number[a.kind] for a in atoms], dtype=np.int64),
         microbatch=np.array([a.microbatch for a in atoms], dtype=np.int64),
         row_s=np.maximum(inner, TINY),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import permutations, product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
 from arachne_opt.pipeline.plan import PipelinePlan, ReplicaKind
@@ -20,6 +21,7 @@ from arachne_opt.solvers.pipeline.options import Space
 from arachne_opt.solvers.seeds.chain import Chain
 from arachne_opt.solvers.seeds.kinds import TINY, Kinds, kinds_of
 
+Flags = NDArray[np.bool_]
 MOST_BLOCKS = 3
 # Ways to fill the devices of a structure: the way of each block's kind.
 FILLINGS = np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1], [1, 0, 0], [2, 2, 2]])
@@ -155,12 +157,12 @@ def _estimated(space: Space, kinds: Kinds, batches: Ints, blocks: Ints) -> Struc
     )
 
 
-def _stages(space: Space, most: Floats, there: Ints) -> tuple[Floats, Floats]:
+def _stages(space: Space, most: Floats, there: Flags) -> tuple[Floats, Flags]:
     """Stages of each block, fewer of all where there are more than rows; and what cannot be."""
     limit = min(space.costs.row_count, space.in_stages)
     over = most.sum(axis=3, keepdims=True) / limit
     stages = np.maximum(np.floor(most / np.maximum(over, 1)), most > 0)
-    bad = (there & (most == 0)).any(axis=3) | (stages.sum(axis=3) > limit)
+    bad: Flags = (there & (most == 0)).any(axis=3) | (stages.sum(axis=3) > limit)
     return stages, bad
 
 
@@ -173,7 +175,7 @@ def _capacity(stages: Floats, first: Floats, second: Floats) -> Floats:
     return found
 
 
-def _boundaries(kinds: Kinds, pick: Ints, held: Ints, replicas: Floats, batches: Ints) -> Floats:
+def _boundaries(kinds: Kinds, pick: Ints, held: Flags, replicas: Floats, batches: Ints) -> Floats:
     """What the stages at a boundary between blocks send: activations ahead, gradients back."""
     extra = np.zeros_like(replicas)
     for i in range(MOST_BLOCKS - 1):

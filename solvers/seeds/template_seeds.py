@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from arachne_opt.solvers.pipeline.bounds import WorkBound
 from arachne_opt.solvers.pipeline.columns import Column
 from arachne_opt.solvers.pipeline.incumbent import PipelineIncumbent
 from arachne_opt.solvers.pipeline.search import TemplateSearch
@@ -11,6 +12,7 @@ from arachne_opt.solvers.pipeline.singles import Start, climb, column
 from arachne_opt.solvers.pipeline.workbench import Workbench
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 from arachne_opt.solvers.seeds.pricing import templates_of
+from arachne_opt.solvers.seeds.sets import offer_sets
 from arachne_opt.solvers.seeds.templates import FIRST, Scored, score
 
 _SOURCE = "learned template"
@@ -24,9 +26,13 @@ Over = Callable[[], bool]
 
 
 def offer_seeds(
-    bench: Workbench, best: PipelineIncumbent, policy: PolicyFile | None, over: Over
+    bench: Workbench,
+    bound: WorkBound,
+    best: PipelineIncumbent,
+    policy: PolicyFile | None,
+    over: Over,
 ) -> None:
-    """Offers the columns of the first templates, then the best of them changed step by step."""
+    """Offers columns of the first templates, the best of them changed step by step, and sets."""
     scored = score(bench.space, policy)
     starts: list[Start] = []
     for start in _starts(bench, scored, over):
@@ -46,6 +52,7 @@ def offer_seeds(
         )
         near = climb(bench, Start(search, start.found), bench.limits, patience)
         _offer(bench, best, column(near))
+    offer_sets(bench, bound, best, _Patience(over))
 
 
 class _Patience:
