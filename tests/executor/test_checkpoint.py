@@ -94,8 +94,10 @@ def test_a_full_disk_costs_a_checkpoint_and_neither_the_run_nor_the_one_before(
         assert "checkpoint of step-00000004 not kept: rank 1" in said[0]
         assert reason in said[0]
     assert names(tmp_path) == ["step-00000002"]
-    trained, *_ = run_ranks(trainings.train_for, 2, resumed(job))[0]
+    trained, weights, *_ = run_ranks(trainings.train_for, 2, resumed(job))[0]
     assert len(trained) == 2
+    _, wanted, *_ = run_ranks(trainings.train_for, 2, epoch_job(2, epochs=1))[0]
+    assert worst(weights, wanted) < 1e-5
 
 
 def test_a_writer_that_is_killed_leaves_the_checkpoint_before(tmp_path, undisturbed):

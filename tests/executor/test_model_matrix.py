@@ -107,6 +107,9 @@ def jobs(tmp_path_factory):
                     checkpointing=source == "checkpointed",
                 )
     added = job_of(first, preset="tiny-cogvideox", learning_rate=1e-5)
+    for preset in FAMILIES:
+        job = job_of(first, preset=preset, learning_rate=1e-5)
+        made[preset, "bf16", "clip"] = replace(job, update=UpdateOptions(precision="bf16"))
     model = replace(added.model, overrides={**added.model.overrides, "rotary": False})
     made["tiny-cogvideox", "added positions", "clip"] = replace(added, model=model)
     return made
@@ -176,6 +179,19 @@ def test_so_it_is_where_positions_are_added_to_the_tokens(jobs, replays):
         losses, gradients, _ = reference.train(jobs[key])
     assert replays[key][0] == pytest.approx(losses, rel=1e-6)
     assert reference.worst_difference(tensors(replays[key][1][0]), gradients[0]) < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", FAMILIES)
+def test_bf16_keeps_the_loss_to_a_thousandth_and_the_gradient_to_a_hundredth(replays, preset):
+    exact, rounded = replays[preset, "encode", "clip"], replays[preset, "bf16", "clip"]
+    assert rounded[0] == pytest.approx(exact[0][:1], rel=1e-3)
+    assert rounded[0] != pytest.approx(exact[0][:1], rel=1e-7)
+    found, wanted = tensors(rounded[1][0]), tensors(exact[1][0])
+    assert all(tensor.dtype == torch.float32 for tensor in found.values())
+    away = sum((found[name] - wanted[name]).square().sum() for name in wanted).sqrt()
+    whole = sum(tensor.square().sum() for tensor in wanted.values()).sqrt()
+    assert away / whole < 1e-2
 
 
 @pytest.mark.slow
