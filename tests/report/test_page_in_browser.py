@@ -252,6 +252,9 @@ def test_two_plans_share_the_time_and_tell_their_differences(opened):
     page.settle()
     spans = page.js("() => window.arachne.timelines.map((line) => [line.x(2e6), line.x(3e6)])")
     assert spans[0] == spans[1]
+    # The run is of the second plan only, and can be shown alone.
+    page.page.get_by_label("Show", exact=True).select_option("measured")
+    page.settle()
     text = page.page.locator("#comparison").inner_text()
     assert "node n1 came" in text
     assert "makespan" in text

@@ -8,7 +8,7 @@ export const AXIS = 24;
 
 /** Room for names left of timelines and charts, so that their times are below each other. */
 export function gutterOf(width) {
-  return width < 560 ? 64 : 112;
+  return width < 560 ? 64 : 124;
 }
 
 /** Lines between nodes. */

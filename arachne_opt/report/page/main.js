@@ -69,13 +69,14 @@ function lower(data, models, state) {
 function toolbar(host, model, state, timelines) {
   const button = (text, label, act) =>
     el("button", { type: "button", "aria-label": label, title: label, onclick: act }, text);
+  const run = timelines.map((one) => one.model.measured).find((measured) => measured);
   refill(host,
     select("Colour by", colourings(model), state.colour, (colour) => state.set({ colour })),
-    model.measured
+    run
       ? select("Show", [
-        ["both", `planned and ${model.measured.label}`],
+        ["both", `planned and ${run.label}`],
         ["planned", "planned"],
-        ["measured", model.measured.label],
+        ["measured", run.label],
       ], state.show, (show) => state.set({ show }))
       : null,
     el("span", { class: "group" },
