@@ -48,7 +48,7 @@ class MeasureJob:
     Args:
         batches: one micro-batch per shape of interest.
         degrees: degrees to measure; those that a task cannot take are left out for that task.
-        warmup: runs before the clock counts.
+        warmup: runs before the clock counts; memory is watched in the first one, or in one more.
         repeats: measured runs; the median is kept.
         device_type: name under which the measurements are kept.
         recompute: measure denoise twice, activations kept and computed again, so that a plan can

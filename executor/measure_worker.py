@@ -64,10 +64,12 @@ class Meter:
         self._clock.restart()
         if self._watchdog.rank < degree:
             member = Member(index=self._watchdog.rank, degree=degree, group=self._pool.get(ranks))
-            figures[1:] = torch.tensor(self._repeat(batch, task, member))
+            if task == "text":
+                self._adapter.encode_text("")  # the encoder is made when it is first asked
             encoder = self._adapter.text_encoder if task == "text" else None
-            with self._memory.watch(*filter(None, (encoder,))):
+            with self._memory.watch(*filter(None, (encoder,))):  # warms up, too
                 self._run(batch, task, member)
+            figures[1:] = torch.tensor(self._repeat(batch, task, member))
             figures[0] = self._memory.bytes + self._moments_bytes
         # The slowest rank counts. The idle ones wait here, blocked in gloo.
         dist.all_reduce(figures, op=dist.ReduceOp.MAX)
@@ -89,13 +91,14 @@ class Meter:
 
     def _repeat(self, batch: MicroBatch, task: str, member: Member) -> list[float]:
         times = []
-        for _ in range(self._job.warmup + self._job.repeats):
+        more = max(0, self._job.warmup - 1)
+        for _ in range(more + self._job.repeats):
             if member.group is not None:
                 dist.all_reduce(torch.zeros(1), group=member.group)
             start = self._clock.now_us()
             self._run(batch, task, member)
             times.append(float(self._clock.now_us() - start))
-        return times[self._job.warmup :]
+        return times[more:]
 
     def _run(self, batch: MicroBatch, task: str, member: Member) -> None:
         if task == "encode":
