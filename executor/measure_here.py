@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TypeVar
+import sys
+from contextlib import suppress
+from typing import NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -11,7 +13,7 @@ import torch.distributed as dist
 from arachne_opt.errors import InputError
 from arachne_opt.executor.device_job import DeviceJob
 from arachne_opt.executor.device_worker import TIMEOUT_S, DeviceMeter
-from arachne_opt.executor.distributed import pick_device, start_group
+from arachne_opt.executor.distributed import meet, pick_device, start_group
 from arachne_opt.executor.launch import Progress, ProgressCallback, threads_for
 from arachne_opt.executor.measure import MeasureJob
 from arachne_opt.executor.measure_worker import Meter
@@ -53,10 +55,14 @@ def agreed(value: Value) -> Value:
     return box[0]
 
 
-def leave() -> None:
-    """Parts from the other ranks."""
-    if dist.is_initialized():
-        dist.destroy_process_group()
+def leave() -> NoReturn:
+    """Ends this rank when all have come so far."""
+    with suppress(RuntimeError):  # who is gone already is no loss
+        meet()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A normal exit would take down torch's threads in an order that now and then aborts.
+    os._exit(0)
 
 
 def _join(device: str, threads: int, widest: int) -> None:

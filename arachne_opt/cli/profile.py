@@ -21,6 +21,7 @@ from arachne_opt.cli.output import emit_table, write_whole
 from arachne_opt.cli.profile_devices import layers, links
 from arachne_opt.cli.profile_rounds import (
     choose_shapes,
+    finish,
     in_rounds,
     is_first_rank,
     under_torchrun,
@@ -100,13 +101,13 @@ def cascade(**options: Any) -> None:  # noqa: ANN401
         rows = measure(job, ranks)
     else:
         rows = _measure_unsure(job, ranks, options["budget_s"])
-    if not is_first_rank():
-        return
-    keep(rows, options["db_url"])
-    if options["out"]:
-        write_table(rows, options["model"], options["out"])
-        click.echo(f"{len(rows)} measurements written to {options['out']}", err=True)
-    show_measurements(rows)
+    if is_first_rank():
+        keep(rows, options["db_url"])
+        if options["out"]:
+            write_table(rows, options["model"], options["out"])
+            click.echo(f"{len(rows)} measurements written to {options['out']}", err=True)
+        show_measurements(rows)
+    finish()
 
 
 def _measure_unsure(job: MeasureJob, ranks: int, budget_s: float) -> tuple[Measurement, ...]:

@@ -12,7 +12,13 @@ import numpy as np
 
 from arachne_opt.cli.options import database_option
 from arachne_opt.cli.output import emit_table, percent
-from arachne_opt.cli.profile_rounds import Choose, in_rounds, is_first_rank, under_torchrun
+from arachne_opt.cli.profile_rounds import (
+    Choose,
+    finish,
+    in_rounds,
+    is_first_rank,
+    under_torchrun,
+)
 from arachne_opt.cli.progress import ProgressLine
 from arachne_opt.cli.sources import parse_degrees
 from arachne_opt.settings import database_url
@@ -84,6 +90,7 @@ def layers(**options: Any) -> None:  # noqa: ANN401
     if is_first_rank():
         _keep(rows, options["db_url"])
         _show_rows(rows)
+    finish()
 
 
 @click.command()
@@ -103,6 +110,7 @@ def links(**options: Any) -> None:  # noqa: ANN401
     if is_first_rank():
         _keep(rows, options["db_url"])
         _show_links(rows)
+    finish()
 
 
 def link_line(sizes: Sequence[int], times_us: Sequence[float]) -> tuple[float, float]:
@@ -213,4 +221,5 @@ def _show_links(rows: Sequence[Measurement]) -> None:
     emit_table(["operation", "ranks", "message", "median", "spread"], lines)
     for (name, degree), curve in curves.items():
         latency, rate = link_line(*zip(*curve, strict=True))
-        click.echo(f"{name} among {degree}: {latency:.0f} us and {rate / 1e9:.3g} GB/s of a rank")
+        speed = f"{rate / 1e9:.3g} GB/s" if np.isfinite(rate) else "more than these sizes tell"
+        click.echo(f"{name} among {degree}: {latency:.0f} us and {speed} of a rank")

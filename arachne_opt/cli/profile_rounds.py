@@ -126,6 +126,14 @@ def is_first_rank() -> bool:
     return not under_torchrun() or os.environ["RANK"] == "0"
 
 
+def finish() -> None:
+    """Ends a rank that torchrun has started; returns where there is none."""
+    if under_torchrun():
+        from arachne_opt.executor.measure_here import leave
+
+        leave()
+
+
 def _agreed(chosen: tuple[int, ...]) -> tuple[int, ...]:
     if not under_torchrun():
         return chosen

@@ -16,7 +16,7 @@ QUICK = FitOptions(
     members=2, decays=(1e-3,), folds=3, training=Training(hidden=8, steps=120, rate=0.03)
 )
 FRAMES = (5, 9, 13, 17, 25, 33, 41, 49)
-FACTORS = {"encode": (3.0, 0.4, 0.2, 0.05, 0.5), "denoise": (2.0, 2.5, 1.5, 2.0, 0.02, 0.5)}
+FACTORS = {"encode": (3.0, 0.4, 0.2, 0.1, 0.05, 0.5), "denoise": (2.0, 2.5, 1.5, 2.0, 0.02, 0.5)}
 
 
 def made_up(

@@ -2,8 +2,8 @@
 
 Times: operations over the device's peak, bytes over its memory or link bandwidth, and launches.
 Operations of the transformer are linear in tokens and quadratic through attention; those of the
-encoder are linear in pixels, and the overlaps of its parts do not shrink with the degree. Formulas
-and their sources: ``arachne_opt.costs.analytic``.
+encoder are linear in pixels, and the overlaps of its parts do not shrink with the degree; it runs
+chunk by chunk of frames, each of which is launched. Formulas and their sources: ``arachne_opt.costs.analytic``.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ def _encode_terms(model: ModelSpec, p: TaskPoint) -> list[float]:
         p.clips * seconds / p.degree,
         p.clips * seconds * rest,
         seconds / p.degree,
+        p.clips * model.latent_shape(p.shape)[0] * _LAUNCH_S,
         p.clips * _LAUNCH_S,
         _LAUNCH_S,
     ]
