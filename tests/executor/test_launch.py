@@ -178,11 +178,21 @@ MEASURE = MeasureJob(
 def test_a_measurement_job_survives_json_and_leaves_out_what_cannot_run():
     assert measure_job_from_json(measure_job_to_json(MEASURE)) == MEASURE
     wide = replace(MEASURE, degrees=(1, 3))
-    assert [(t, k) for _, t, k in wide.work()] == [
+    assert [(work.task, work.degree) for work in wide.work()] == [
         ("encode", 1),
         ("encode", 3),
         ("denoise", 1),
     ] * 2
+
+
+def test_denoise_is_measured_both_ways_where_a_plan_may_choose():
+    both = replace(MEASURE, recompute=True, degrees=(1,))
+    assert measure_job_from_json(measure_job_to_json(both)) == both
+    ways = [(work.task, work.recompute) for work in both.work()]
+    assert ways == [("encode", False), ("denoise", False), ("denoise", True)] * 2
+    always = ModelChoice(preset="toy", checkpointing=True)
+    with pytest.raises(InputError, match="there is no choice"):
+        replace(both, model=always)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +219,7 @@ def test_every_task_is_measured_alone_at_every_degree():
     seen = []
     rows = measure_local(MEASURE, 2, on_progress=seen.append)
     assert [(r.task, r.batch, r.degree) for r in rows] == [
-        (task, b.size, degree) for b, task, degree in MEASURE.work()
+        (work.task, work.batch.size, work.degree) for work in MEASURE.work()
     ]
     assert len(seen) == len(rows) == 8
     assert all(r.duration_us > 0 and r.source == "profile" and r.model == "toy" for r in rows)
