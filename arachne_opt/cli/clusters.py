@@ -25,13 +25,22 @@ def clusters() -> None:
 
 
 @clusters.command("list")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="Rows to show, the newest first.",
+)
 @click.option("--offset", type=click.IntRange(min=0), default=0, help="Skip so many.")
 @click.option("--name", help="Only clusters whose name contains this text.")
 @database_option
 @format_option
 def list_clusters(limit: int, offset: int, name: str | None, db_url: str | None, form: str) -> None:
-    """List clusters, newest first."""
+    """List clusters, newest first.
+
+    Example: arachne clusters list --limit 5
+    """
     from arachne_opt.db.store import PlanStore
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:
@@ -51,7 +60,10 @@ def list_clusters(limit: int, offset: int, name: str | None, db_url: str | None,
 @database_option
 @format_option
 def show(cluster: str, db_url: str | None, form: str) -> None:
-    """Show the nodes and links of a stored cluster."""
+    """Show the nodes and links of a stored cluster.
+
+    Example: arachne clusters show 3fa9 --format json
+    """
     from arachne_opt.db.store import PlanStore
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:
@@ -68,6 +80,8 @@ def diff(cluster_a: str, cluster_b: str, db_url: str | None, form: str) -> None:
     """Say in words what one cluster has and another has not.
 
     Each is a stored cluster, a cluster file or a shorthand such as H100-80:8x4.
+
+    Example: arachne clusters diff 3fa9 81c2
     """
     from arachne_opt.report.cluster_diff import cluster_changes
 

@@ -46,7 +46,10 @@ def config() -> None:
 @format_option
 @click.pass_context
 def show(ctx: click.Context, origin: bool, everything: bool, form: str) -> None:
-    """Check all settings and show those that differ from the defaults."""
+    """Check all settings and show those that differ from the defaults.
+
+    Example: arachne config show --origin
+    """
     rows = [r for r in in_force(ctx.find_root(), read_settings()) if r.changed or everything]
     if form == "json":
         emit_json("config", {"settings": [_json(row) for row in rows]})
@@ -61,7 +64,10 @@ def show(ctx: click.Context, origin: bool, everything: bool, form: str) -> None:
 @config.command()
 @format_option
 def path(form: str) -> None:
-    """The files of settings, the weakest first, and whether they are there."""
+    """The files of settings, the weakest first, and whether they are there.
+
+    Example: arachne config path
+    """
     from pathlib import Path
 
     files = {file.path: file.layer for file in read_settings()}

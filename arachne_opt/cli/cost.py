@@ -123,7 +123,10 @@ def fit_layer_rows(**options: Any) -> None:  # noqa: ANN401
 @database_option
 @format_option
 def report(name: str, plot: Path | None, db_url: str | None, form: str) -> None:
-    """Print held-out errors and coverage of a learned model, beside simpler ones."""
+    """Print held-out errors and coverage of a learned model, beside simpler ones.
+
+    Example: arachne cost report wan-here --plot errors.png
+    """
     version, description = found(name, (CASCADES, LAYERS), db_url)
     value = description.get("report")
     if not isinstance(value, dict):

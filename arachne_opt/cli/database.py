@@ -26,7 +26,10 @@ for _command in (backup, restore, stats):
 @database.command()
 @database_option
 def upgrade(db_url: str | None) -> None:
-    """Create the tables, or bring an older schema up to date without loss."""
+    """Create the tables, or bring an older schema up to date without loss.
+
+    Example: arachne db upgrade --db postgresql://planner@pool/plans
+    """
     from arachne_opt.db import migrate
 
     click.echo(f"schema {migrate.upgrade(database_url(db_url))}")
@@ -35,7 +38,10 @@ def upgrade(db_url: str | None) -> None:
 @database.command()
 @database_option
 def current(db_url: str | None) -> None:
-    """Print the schema version of the database and of this program."""
+    """Print the schema version of the database and of this program.
+
+    Example: arachne db current
+    """
     from arachne_opt.db import migrate
 
     click.echo(f"database {migrate.current(database_url(db_url))}, program {migrate.head()}")
@@ -44,7 +50,10 @@ def current(db_url: str | None) -> None:
 @database.command()
 @database_option
 def check(db_url: str | None) -> int:
-    """Check schema, integrity and every stored payload; exit 6 when something is wrong."""
+    """Check schema, integrity and every stored payload; exit 6 when something is wrong.
+
+    Example: arachne db check --db postgresql://planner@pool/plans
+    """
     from arachne_opt.db import migrate
 
     health = migrate.check(database_url(db_url))

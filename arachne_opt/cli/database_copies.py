@@ -17,7 +17,10 @@ from arachne_opt.units import format_bytes
 @click.argument("target", type=OUTPUT)
 @database_option
 def backup(target: Path, db_url: str | None) -> None:
-    """Copy the whole database into a new SQLite file, while others go on using it."""
+    """Copy the whole database into a new SQLite file, while others go on using it.
+
+    Example: arachne db backup plans-today.db
+    """
     from arachne_opt.db.backup import backup as write_backup
 
     size_bytes = write_backup(database_url(db_url), target)
@@ -31,6 +34,8 @@ def restore(source: Path, db_url: str | None) -> None:
     """Fill an empty or missing database from a backup.
 
     The database may be of another kind: this also moves plans from SQLite to PostgreSQL and back.
+
+    Example: arachne db restore plans-today.db --db new.db
     """
     from arachne_opt.db.backup import restore as read_backup
 
@@ -41,7 +46,10 @@ def restore(source: Path, db_url: str | None) -> None:
 @database_option
 @format_option
 def stats(db_url: str | None, form: str) -> None:
-    """Print how much is stored, and how much of it is history, stale or in quarantine."""
+    """Print how much is stored, and how much of it is history, stale or in quarantine.
+
+    Example: arachne db stats
+    """
     from arachne_opt.db.store import PlanStore
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:

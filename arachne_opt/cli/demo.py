@@ -57,11 +57,24 @@ class Scene:
     help="Folder for all files of the demo.",
 )
 @click.option("--model", default="demo-wan", show_default=True, help="Model preset, such as toy.")
-@click.option("--ranks", type=click.IntRange(min=1), default=2, show_default=True)
-@click.option("--clips", type=click.IntRange(min=4), default=32, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--ranks",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Processes that train.",
+)
+@click.option(
+    "--clips", type=click.IntRange(min=4), default=32, show_default=True, help="Clips to generate."
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of clips, model and search."
+)
 def demo(folder: Path, model: str, ranks: int, clips: int, seed: int) -> None:
-    """Generate clips, measure a tiny model, plan, store, train, and compare with a static plan."""
+    """Generate clips, measure a tiny model, plan, store, train, and compare with a static plan.
+
+    Example: arachne demo
+    """
     from arachne_opt.db.store import PlanStore
 
     begin_s = time.monotonic()

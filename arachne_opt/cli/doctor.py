@@ -65,6 +65,8 @@ def doctor(db_url: str | None, form: str) -> int:
 
     Exit 0 when nothing needed fails; else the code of the first failure: 6 for the database, 7 for
     a package or a solver.
+
+    Example: arachne doctor --format json
     """
     findings = list(examine(db_url))
     if form == "json":

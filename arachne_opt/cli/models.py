@@ -28,7 +28,10 @@ def models() -> None:
 @models.command("list")
 @format_option
 def list_models(form: str) -> None:
-    """List the models that are known by name."""
+    """List the models that are known by name.
+
+    Example: arachne models list
+    """
     video = [
         [m.name, "video", m.family, m.layers, _billions(m.parameters)] for m in MODELS.values()
     ]

@@ -22,6 +22,8 @@ def diff(plan_a: str, plan_b: str, db_url: str | None, form: str) -> None:
 
     Cascade plans: degrees, devices and starts of tasks, cascades that came or went, nodes.
     Pipeline plans: layers that stages lose to each other, replicas, micro-batches, pipelines.
+
+    Example: arachne plans diff 6b0c88d6 6b0c97aa
     """
     from arachne_opt.db.store import PlanStore
 

@@ -38,6 +38,8 @@ def import_plans(source: Path, db_url: str | None, form: str) -> None:
 
     Every plan is checked, simulated and priced again; all are stored, or none is.
     A file of --to per-rank is read too, into the database that it came from.
+
+    Example: arachne plans import plans.jsonl
     """
     from arachne_opt.db.store import PlanStore
     from arachne_opt.importers.rank_yaml import recognise

@@ -20,13 +20,25 @@ _HEAD = ["plan", "problem", "cluster", "makespan", "bound", "gap", "status", "so
 def filter_options(command: Command) -> Command:
     """Which plans, and which page of them: the arguments of ``PlanStore.list_plans``."""
     options = [
-        click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True),
+        click.option(
+            "--limit",
+            type=click.IntRange(1, 10_000),
+            default=20,
+            show_default=True,
+            help="Rows to show.",
+        ),
         click.option("--offset", type=click.IntRange(min=0), default=0, help="Skip so many."),
         click.option("--name", help="Only problems whose name contains this text."),
-        click.option("--kind", type=click.Choice(["cascade", "pipeline"])),
+        click.option(
+            "--kind", type=click.Choice(["cascade", "pipeline"]), help="Only plans of this problem."
+        ),
         click.option("--cluster", metavar="NAME", help="Only plans for the cluster of this name."),
         click.option("--solver", metavar="NAME", help="Only plans of this method."),
-        click.option("--status", type=click.Choice(["optimal", "feasible"])),
+        click.option(
+            "--status",
+            type=click.Choice(["optimal", "feasible"]),
+            help="Only plans that are proven optimal, or not.",
+        ),
         click.option("--fingerprint", help="Only plans of the problem with this fingerprint."),
         click.option(
             "--stale/--current",

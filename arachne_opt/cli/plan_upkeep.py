@@ -20,6 +20,8 @@ def best(db_url: str | None, form: str, **filters: object) -> None:
     """List the best plan of each problem: what a request for it is answered with.
 
     The bound is the highest that any plan of the problem proves.
+
+    Example: arachne plans best --limit 5
     """
     from arachne_opt.db.store import PlanStore
 
@@ -53,6 +55,8 @@ def gc(keep: int, days: float, stale: bool, dry_run: bool, db_url: str | None, f
 
     Kept for each problem: the best plans, the plan with the highest bound, plans with runs.
     Plans in quarantine go.
+
+    Example: arachne plans gc --dry-run
     """
     from arachne_opt.db.store import PlanStore
 

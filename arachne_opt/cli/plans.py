@@ -43,7 +43,10 @@ for _command in (diff, best, import_plans, gc):
 @database_option
 @format_option
 def list_plans(db_url: str | None, form: str, **filters: Any) -> None:  # noqa: ANN401
-    """List stored plans, newest first."""
+    """List stored plans, newest first.
+
+    Example: arachne plans list --kind cascade --limit 20
+    """
     from arachne_opt.db.store import PlanStore
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:
@@ -56,7 +59,10 @@ def list_plans(db_url: str | None, form: str, **filters: Any) -> None:  # noqa: 
 @database_option
 @format_option
 def show(plan_id: str, db_url: str | None, form: str) -> None:
-    """Show one plan: where it comes from, what is proven, and its timeline."""
+    """Show one plan: where it comes from, what is proven, and its timeline.
+
+    Example: arachne plans show 6b0c88d6
+    """
     from arachne_opt.db.store import PlanStore
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:
@@ -176,7 +182,10 @@ def export(
 @click.option("--with-runs", is_flag=True, help="Delete the plan's runs too.")
 @database_option
 def delete(plan_id: str, with_runs: bool, db_url: str | None) -> None:
-    """Delete a plan; what its runs measured stays."""
+    """Delete a plan; what its runs measured stays.
+
+    Example: arachne plans delete 6b0c88d6
+    """
     from arachne_opt.db.store import PlanStore
 
     with PlanStore.open(database_url(db_url)) as store:

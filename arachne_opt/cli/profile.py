@@ -57,7 +57,13 @@ profile.add_command(links)
 @text_encoder_option
 @click.option("--degrees", default="1,2", show_default=True, help="Degrees to measure.")
 @click.option("--ranks", type=click.IntRange(min=1), help="Processes. [default: largest degree]")
-@click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Measurements of each point; the median counts.",
+)
 @click.option("--threads", type=click.IntRange(min=0), default=0, help="Per rank; 0 shares cores.")
 @click.option("--device-type", default="CPU", show_default=True, help="Name of the device type.")
 @click.option(
@@ -73,6 +79,8 @@ def cascade(**options: Any) -> None:  # noqa: ANN401
 
     Alone, it starts the ranks that it needs; under torchrun, it uses those. The medians go to the
     database, for ``arachne cost fit``, and to a cost table for ``solve cascade --costs``.
+
+    Example: arachne profile cascade --workload clips.csv --model tiny-wan --out costs.json
     """
     from arachne_opt.executor.job import TASK_CHAIN, TASKS
     from arachne_opt.executor.measure import MeasureJob

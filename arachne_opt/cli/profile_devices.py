@@ -40,12 +40,26 @@ def _device_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--ranks", type=click.IntRange(min=1), help="Processes. [default: largest degree]"
         ),
-        click.option("--repeats", type=click.IntRange(min=1), default=5, show_default=True),
-        click.option("--warmup", type=click.IntRange(min=0), default=2, show_default=True),
+        click.option(
+            "--repeats",
+            type=click.IntRange(min=1),
+            default=5,
+            show_default=True,
+            help="Measurements of each point; the median counts.",
+        ),
+        click.option(
+            "--warmup",
+            type=click.IntRange(min=0),
+            default=2,
+            show_default=True,
+            help="Runs before these.",
+        ),
         click.option(
             "--threads", type=click.IntRange(min=0), default=0, help="Per rank; 0 shares cores."
         ),
-        click.option("--device-type", default="CPU", show_default=True),
+        click.option(
+            "--device-type", default="CPU", show_default=True, help="Name of the device type."
+        ),
     ]
     for option in reversed(options):
         command = option(command)
@@ -69,6 +83,8 @@ def layers(**options: Any) -> None:  # noqa: ANN401
     """Measure forward, backward and update of embedding, block and head.
 
     Every repeat is kept as a measurement of its own, for ``arachne cost fit layers``.
+
+    Example: arachne profile layers --model OPT-350M --tp 1,2 --budget 60
     """
     tps, counts = parse_degrees(options["tps"]), parse_degrees(options["microbatches"])
     assert tps is not None
@@ -99,7 +115,10 @@ def layers(**options: Any) -> None:  # noqa: ANN401
 @_device_options
 @database_option
 def links(**options: Any) -> None:  # noqa: ANN401
-    """Measure all-to-all, all-reduce and p2p over sizes; fits latency and bandwidth."""
+    """Measure all-to-all, all-reduce and p2p over sizes; fits latency and bandwidth.
+
+    Example: arachne profile links --degrees 2,4
+    """
     degrees, sizes = parse_degrees(options["degrees"]), parse_degrees(options["sizes"])
     assert degrees is not None
     assert sizes is not None

@@ -19,12 +19,21 @@ def runs() -> None:
 
 @runs.command("list")
 @click.option("--plan", help="Only runs of this plan.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Rows to show, the newest first.",
+)
 @click.option("--offset", type=click.IntRange(min=0), default=0, help="Skip so many.")
 @database_option
 @format_option
 def list_runs(plan: str | None, limit: int, offset: int, db_url: str | None, form: str) -> None:
-    """List runs, newest first."""
+    """List runs, newest first.
+
+    Example: arachne runs list --limit 5
+    """
     from arachne_opt.db.store import PlanStore
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:
@@ -46,7 +55,10 @@ def list_runs(plan: str | None, limit: int, offset: int, db_url: str | None, for
 @click.argument("run_id")
 @database_option
 def show(run_id: str, db_url: str | None) -> None:
-    """Print the full report of a run as JSON."""
+    """Print the full report of a run as JSON.
+
+    Example: arachne runs show 6b0c980e
+    """
     from arachne_opt.db.store import PlanStore
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:

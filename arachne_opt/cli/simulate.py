@@ -48,6 +48,8 @@ def simulate(
     """Replay a plan as discrete events: makespan, idle share, timeline.
 
     PLAN is the id of a stored plan, or a file of exported cascade plans together with --instances.
+
+    Example: arachne simulate 6b0c88d6 --trace trace.json
     """
     bound_us = 0
     if instances is not None:

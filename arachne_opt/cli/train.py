@@ -91,11 +91,30 @@ QUICK_SOLVER = "list"
 @click.option("--costs", "cost_table", type=FILE, help="Measured costs; else analytic ones.")
 @click.option("--degrees", help="Degrees to choose from, such as 1,2,4.")
 @click.option("--plan", "plan_ids", multiple=True, help="Stored plan, one per iteration in order.")
-@click.option("--weights", type=click.Choice(["clip", "token"]), default="clip", show_default=True)
-@click.option("--lr", type=click.FloatRange(min=0), default=1e-4, show_default=True)
-@click.option("--epochs", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--weights",
+    type=click.Choice(["clip", "token"]),
+    default="clip",
+    show_default=True,
+    help="What counts alike in the loss: clips or tokens.",
+)
+@click.option(
+    "--lr", type=click.FloatRange(min=0), default=1e-4, show_default=True, help="Learning rate."
+)
+@click.option(
+    "--epochs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Times that each clip is trained.",
+)
 @click.option("--threads", type=click.IntRange(min=0), default=0, help="Per rank; 0 shares cores.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    help="Where ranks compute.",
+)
 @click.option("--save", default="", help="File for the parameters at the end.")
 @click.option("--report", type=OUTPUT, help="Write the full report to this file.")
 @click.option("--trace", type=OUTPUT, help="Write a trace of the last iteration, both timelines.")

@@ -61,7 +61,13 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         help="Steps from one checkpoint to the next; else one at the end.",
     ),
-    click.option("--keep-checkpoints", type=click.IntRange(min=1), default=2, show_default=True),
+    click.option(
+        "--keep-checkpoints",
+        type=click.IntRange(min=1),
+        default=2,
+        show_default=True,
+        help="Checkpoints to keep, the newest.",
+    ),
     click.option("--resume", is_flag=True, help="Go on from the newest checkpoint, if any."),
     click.option(
         "--max-restarts",

@@ -90,6 +90,8 @@ def show(manifest: Path, form: str, **options: Any) -> int:  # noqa: ANN401
     """Show the iterations and micro-batches that a manifest becomes.
 
     With --group clips they are planned, as micro-batches are chosen with their placement.
+
+    Example: arachne workload show clips.csv --max-tokens 80000 --model wan2.1-14b
     """
     from arachne_opt.cli.named_models import video_model
 
@@ -149,12 +151,17 @@ def _show(found: Workload, form: str) -> None:
 
 
 @workload.command()
-@click.option("--clips", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option(
+    "--clips", type=click.IntRange(min=1), default=64, show_default=True, help="Clips to generate."
+)
 @click.option("--preset", default="tiny", show_default=True, help="Mixture of shapes by name.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of shapes and lengths.")
 @click.option("--out", type=OUTPUT, required=True, help="Manifest to write, CSV or JSONL.")
 def generate(clips: int, preset: str, seed: int, out: Path) -> None:
-    """Write a manifest of synthetic clips of mixed shapes (see the module's sources)."""
+    """Write a manifest of synthetic clips of mixed shapes (see the module's sources).
+
+    Example: arachne workload generate --clips 2000 --preset mixed --out clips.csv
+    """
     from arachne_opt.manifest import write_manifest
     from arachne_opt.workload_generator import generate_clips
 

@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from arachne_opt.cli import main
@@ -80,3 +82,24 @@ def test_an_error_says_where_what_and_what_to_try(
     main.run([])
     expected = "error: clips.csv:7: frames is 0; try a frame count of at least 1\n"
     assert capsys.readouterr().err == expected
+
+
+def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield " ".join(path), command
+        return
+    context = click.Context(command, obj=())
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        yield from leaves(inner, (*path, name))
+
+
+def test_every_command_has_an_example_and_every_option_its_help():
+    found = dict(leaves(main.cli, ()))
+    assert len(found) > 40
+    for name, command in found.items():
+        first = name.split()[0]
+        assert f"arachne {first}" in (command.help or ""), name
+        silent = [p.opts for p in command.params if isinstance(p, click.Option) and not p.help]
+        assert not silent, name
