@@ -20,6 +20,7 @@ from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
     MetadataIndex,
     TensorProperties,
+    TensorStorageMetadata,
 )
 from torch.distributed.checkpoint.planner import (
     LoadPlan,
@@ -155,7 +156,7 @@ class _BoxLoader(DefaultLoadPlanner):
         items = []
         for name, own in self._boxes.items():
             stored = self.metadata.state_dict_metadata.get(name)
-            if stored is None:
+            if not isinstance(stored, TensorStorageMetadata):
                 raise ValueError(f"the checkpoint lacks {name}")
             items += create_read_items_for_chunk_list(name, stored, [_chunk(b) for b, _ in own])
         return LoadPlan(items)

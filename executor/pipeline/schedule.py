@@ -103,8 +103,29 @@ def make_tables(layout: Layout, schedule: Schedule = Schedule.ONE_F_ONE_B) -> tu
         layout: with one chunk per stage.
         schedule: 1F1B or GPipe.
     """
+    return tuple(make_table(layout, member, schedule) for member in layout.members)
+
+
+def make_table(layout: Layout, member: Member, schedule: Schedule) -> Table:
+    """The table of one rank."""
     assert layout.chunks == 1  # interleaved schedules are torch's
-    return tuple(_table(layout, member, schedule) for member in layout.members)
+    pipeline = layout.plan.pipelines[member.pipeline]
+    count = layout.plan.counts[member.pipeline]
+    order = stage_order(schedule, member.stage, len(pipeline.stages), count)
+    ends = {forward: ends_of(layout, member, forward=forward) for forward in (True, False)}
+    actions = list(_posts(ends, order[0]))
+    for op, following in zip(order, [*order[1:], None], strict=True):
+        # Posted one operation ahead, so that messages travel while this rank computes.
+        actions += _posts(ends, following) if following else ()
+        if ends[op.forward].shares:
+            actions.append(Action(Kind.SHARE, op.forward, op.microbatch))
+        actions.append(Action(Kind.COMPUTE, op.forward, op.microbatch))
+        actions += [
+            Action(Kind.SEND, op.forward, op.microbatch, link.peer, link.part)
+            for link in ends[op.forward].sends
+        ]
+    samples = layout.samples(member.pipeline, member.stage, member.replica)
+    return Table(rank=member.rank, samples=samples, actions=tuple(actions))
 
 
 def ends_of(layout: Layout, member: Member, *, forward: bool) -> Ends:
@@ -125,26 +146,6 @@ def meet(a: range, b: range) -> range:
 
 def _single(both: list[int]) -> range:
     return range(both[0], both[0] + 1) if both else range(0)
-
-
-def _table(layout: Layout, member: Member, schedule: Schedule) -> Table:
-    pipeline = layout.plan.pipelines[member.pipeline]
-    count = layout.plan.counts[member.pipeline]
-    order = stage_order(schedule, member.stage, len(pipeline.stages), count)
-    ends = {forward: ends_of(layout, member, forward=forward) for forward in (True, False)}
-    actions = list(_posts(ends, order[0]))
-    for op, following in zip(order, [*order[1:], None], strict=True):
-        # Posted one operation ahead, so that messages travel while this rank computes.
-        actions += _posts(ends, following) if following else ()
-        if ends[op.forward].shares:
-            actions.append(Action(Kind.SHARE, op.forward, op.microbatch))
-        actions.append(Action(Kind.COMPUTE, op.forward, op.microbatch))
-        actions += [
-            Action(Kind.SEND, op.forward, op.microbatch, link.peer, link.part)
-            for link in ends[op.forward].sends
-        ]
-    samples = layout.samples(member.pipeline, member.stage, member.replica)
-    return Table(rank=member.rank, samples=samples, actions=tuple(actions))
 
 
 def _posts(ends: dict[bool, Ends], op: Op) -> Iterator[Action]:

@@ -93,7 +93,7 @@ class Enter(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The same values."""
-        entered: Tensor = _Enter.apply(x, self.group)
+        entered: Tensor = _Enter.apply(x, self.group)  # type: ignore[no-untyped-call]  # torch's stub
         return entered
 
 
@@ -106,7 +106,7 @@ class Leave(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The sums."""
-        summed: Tensor = _Leave.apply(x, self.group)
+        summed: Tensor = _Leave.apply(x, self.group)  # type: ignore[no-untyped-call]  # torch's stub
         return summed
 
 
@@ -128,7 +128,7 @@ class Gather(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The whole axis."""
-        whole: Tensor = _Gather.apply(x, self.members, self.widths)
+        whole: Tensor = _Gather.apply(x, self.members, self.widths)  # type: ignore[no-untyped-call]  # torch's stub
         return whole
 
 
@@ -148,12 +148,12 @@ class TokenExchange:
         dist.all_to_all_single(here_ne, sent_ne, group=self.group)
         sent, received = sent_ne.sum(1).tolist(), here_ne.sum(1).tolist()
         out_rH = _moved(visits_rH, away_ne.sum(1).tolist(), self.order)
-        came_rH = _Exchange.apply(out_rH, self.group, received, sent)
+        came_rH = _Exchange.apply(out_rH, self.group, received, sent)  # type: ignore[no-untyped-call]  # torch's stub
         # They come rank by rank, and each rank's by expert.
         experts = torch.arange(here_ne.shape[1], device=counts_E.device).repeat(len(self.order))
         order_r = experts.repeat_interleave(here_ne.flatten()).argsort(stable=True)
         done_rH = run(came_rH[order_r], here_ne.sum(0))[order_r.argsort()]
-        back_rH = _Exchange.apply(done_rH, self.group, sent, received)
+        back_rH = _Exchange.apply(done_rH, self.group, sent, received)  # type: ignore[no-untyped-call]  # torch's stub
         return _moved(back_rH, sent, self.place)
 
 
@@ -216,7 +216,7 @@ def _moved(x_rH: Tensor, sizes: list[int], order: list[int]) -> Tensor:
     """Blocks of the given sizes in another order."""
     if order == sorted(order):
         return x_rH
-    blocks = x_rH.split(sizes)
+    blocks = torch.split(x_rH, sizes)
     return torch.cat([blocks[n] for n in order])
 
 

@@ -106,5 +106,5 @@ class StageWorker:
     def backward(self, microbatch: int, received: Tensor | None) -> Tensor | None:
         """Gradient of what was received in the forward; None in the first stage."""
         held = self._held.pop(microbatch)
-        held.result.backward(received)
+        torch.autograd.backward(held.result, received)
         return None if self._first else held.given.grad

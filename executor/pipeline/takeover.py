@@ -191,7 +191,7 @@ def _exchange(
         assert work is not None  # the default group has all processes
         work.wait()
     for moves, data in arriving:
-        for move, part in zip(moves, data.split([m.values for m in moves]), strict=True):
+        for move, part in zip(moves, torch.split(data, [m.values for m in moves]), strict=True):
             _put(target, move, part)
     return sent
 

@@ -24,6 +24,9 @@ from arachne_opt.executor.pipeline.stage import Fetch, Loss, RowChain
 from arachne_opt.executor.pipeline.uniform import chains_of_ranks
 from arachne_opt.pipeline.problem import Schedule
 
+# Of one sample: of tokens, of hidden values, of logits.
+Shapes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
 
 class TorchRunner:
     """One rank of a uniform pipeline; gradients add up in the parameters.
@@ -33,7 +36,7 @@ class TorchRunner:
         chains: this rank's runs of rows.
         fetch: tokens and targets of its samples.
         loss: sum over tokens.
-        shapes: of one sample: of tokens, of hidden values, of logits.
+        shapes: of one sample.
     """
 
     def __init__(
@@ -44,7 +47,7 @@ class TorchRunner:
         loss: Loss,
         schedule: Schedule,
         *,
-        shapes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+        shapes: Shapes,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
@@ -58,28 +61,17 @@ class TorchRunner:
         self._tokens, self._total = 1.0, 0.0
         samples = len(layout.samples(member.pipeline, member.stage, member.replica))
         group = seats.group(next(c for c in chains_of_ranks(layout) if seats.rank in c))
-        total = stages * len(chains)
-
-        def example(place: int) -> Tensor:
-            """What enters a run of rows; after the last one, what leaves it."""
-            if place == 0:
-                return torch.empty(samples, *shapes[0], dtype=torch.long, device="meta")
-            shape = shapes[2] if place == total else shapes[1]
-            return torch.empty(samples, *shape, dtype=dtype, device="meta", requires_grad=True)
-
-        parts = []
+        parts: list[Any] = []
         for number, chain in enumerate(chains):
-            place = number * stages + member.stage
-            stage = PipelineStage(
-                chain,
-                place,
-                total,
-                device,
-                input_args=example(place),
-                output_args=example(place + 1),
-                group=group,
+            place, total = number * stages + member.stage, stages * len(chains)
+            enters, leaves = (
+                _example(samples, shapes, dtype, 0 if at == 0 else 2 if at == total else 1)
+                for at in (place, place + 1)
             )
-            parts.append(stage)
+            part = PipelineStage(
+                chain, place, total, device, input_args=enters, output_args=leaves, group=group
+            )
+            parts.append(part)
         self._schedule = _schedule(schedule, parts, self._count, self._scaled)
 
     def begin(self, tokens: float) -> None:
@@ -108,8 +100,15 @@ class TorchRunner:
         return self._loss(logits, targets) / self._tokens
 
 
-def _schedule(schedule: Schedule, parts: list[PipelineStage], count: int, loss: Any) -> Any:  # noqa: ANN401 - torch has no common type
-    common = {"n_microbatches": count, "loss_fn": loss, "scale_grads": False}
+def _example(samples: int, shapes: Shapes, dtype: torch.dtype, kind: int) -> Tensor:
+    """What a micro-batch is like between runs of rows: tokens, hidden values or logits."""
+    if kind == 0:
+        return torch.empty(samples, *shapes[0], dtype=torch.long, device="meta")
+    return torch.empty(samples, *shapes[kind], dtype=dtype, device="meta", requires_grad=True)
+
+
+def _schedule(schedule: Schedule, parts: list[Any], count: int, loss: Loss) -> Any:  # noqa: ANN401 - torch's stages have no common public type
+    common: dict[str, Any] = {"n_microbatches": count, "loss_fn": loss, "scale_grads": False}
     match schedule:
         case Schedule.ONE_F_ONE_B:
             return Schedule1F1B(parts[0], **common)

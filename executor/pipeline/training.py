@@ -23,8 +23,9 @@ from arachne_opt.executor.pipeline.models.experts import weigh_balance
 from arachne_opt.executor.pipeline.models.parameters import row_parameters, tied_parameters
 from arachne_opt.executor.pipeline.models.rows import build_row, token_loss
 from arachne_opt.executor.pipeline.models.spec import DecoderSpec
+from arachne_opt.executor.pipeline.prove import prove
 from arachne_opt.executor.pipeline.runner import Observer, Phase, TableRunner, Unobserved
-from arachne_opt.executor.pipeline.schedule import make_tables
+from arachne_opt.executor.pipeline.schedule import make_table, make_tables
 from arachne_opt.executor.pipeline.seams import join_group, keep_parts
 from arachne_opt.executor.pipeline.seats import Seats
 from arachne_opt.executor.pipeline.stage import RowChain, StageWorker
@@ -137,8 +138,9 @@ class PipelineTraining:
         pool: groups of earlier trainings of these processes.
 
     Raises:
-        InputError: the plan is not for this model.
+        InputError: the plan is not for this model, or not for the engine.
         RunError: there are fewer processes than ranks.
+        DisagreementError: the tables of the plan would hang.
     """
 
     def __init__(
@@ -238,7 +240,9 @@ class PipelineTraining:
         first = member.stage == 0
         last = member.stage == len(self.plan.pipelines[member.pipeline].stages) - 1
         worker = StageWorker(self.chain, self._fetch, token_loss, first=first, last=last)
-        table = make_tables(self.layout, self.options.schedule)[member.rank]
+        if member.rank == 0:
+            prove(self.layout, make_tables(self.layout, self.options.schedule))
+        table = make_table(self.layout, member, self.options.schedule)
         return TableEngine(worker, TableRunner(table, worker, self._wires(member), self._observer))
 
     def _torch(self, member: Member) -> TorchRunner:

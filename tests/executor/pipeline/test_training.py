@@ -64,7 +64,12 @@ FOUR = {
 }
 
 
-@pytest.mark.parametrize("name", FOUR)
+SLOW = ("dp 2 beside dp 1, recomputed", "experts over two replicas")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in FOUR]
+)
 def test_four_ranks(name):
     hold_against_one_process(*FOUR[name], 4)
 
