@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--baseline-time",
     "budget_s",
     type=click.FloatRange(min=0, min_open=True),
-    default=6.0,
+    default=20.0,
     show_default=True,
     help="Seconds for all rules; those that are not begun by then are named.",
 )

@@ -29,7 +29,7 @@ PIPELINE_RULES = {
     "metis-like": "Metis-like",
     "sailor-like": "Sailor-like",
 }
-USUAL_BUDGET_S = 6.0
+USUAL_BUDGET_S = 20.0
 
 _NO_PLAN = "the rule finds no plan here"
 _NO_TIME = "not asked: the time for comparisons was over"

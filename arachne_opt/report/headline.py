@@ -53,7 +53,8 @@ def _speed_card(subject: Subject, best: Rival) -> dict[str, str]:
     """The speed-up over the best rule, and over the first, the plainest one, that has a plan."""
     ours_us = subject.record.objective_us
     plain = next(r for r in subject.rivals if r.time_us is not None)
-    note = f"over {best.title}, the best rule"
+    asked = sum(r.time_us is not None for r in subject.rivals)
+    note = f"over {best.title}" + (f", the best of {asked} rules" if asked > 1 else "")
     if plain is not best:
         note += f"; {(plain.time_us or 0) / ours_us:.2f}× over {plain.title}"
     return _card("Speed-up", f"{(best.time_us or 0) / ours_us:.2f}×", note)

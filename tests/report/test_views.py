@@ -84,7 +84,7 @@ def test_the_headline_has_makespan_bound_gap_idle_and_the_best_rule():
     idle = simulate(subject.problem, subject.plan).idle_share
     assert cards["Idle"]["value"] == f"{100 * idle:.1f} %"
     assert cards["Speed-up"]["value"] == f"{15 * S / makespan:.2f}×"
-    note = f"over better rule, the best rule; {30 * S / makespan:.2f}× over one degree"
+    note = f"over better rule, the best of 2 rules; {30 * S / makespan:.2f}× over one degree"
     assert cards["Speed-up"]["note"] == note
     bars = view["headline"]["bars"]
     assert [bar["title"] for bar in bars] == [

@@ -30,7 +30,8 @@ function taskUnder(timeline, event) {
   const { model, state } = timeline;
   const t = timeline.timeAt(x);
   const slop = timeline.timeAt(x + 2) - t;
-  const planned = state.show === "measured" ? null : model.taskAt(row, t, slop);
+  const hidden = state.show === "measured" && model.measured;
+  const planned = hidden ? null : model.taskAt(row, t, slop);
   const measured = state.show === "planned" ? null : model.measuredAt(row, t);
   return measured ?? planned;
 }
