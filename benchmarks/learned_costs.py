@@ -60,7 +60,7 @@ def main() -> None:
 def cascades(options: argparse.Namespace) -> None:
     """Published durations of tasks, a shape held out at a time."""
     spec = model_spec("hunyuanvideo-13b")
-    for task in TASKS:
+    for task in (name for name in TASKS if options.only in name):
         rows = [m for m in exact_durations(options.data) if m.task == task]
         targets = targets_of(rows, [m.duration_us / US_PER_S for m in rows])
         groups = np.array(targets.groups)
@@ -218,7 +218,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", choices=("cascades", "layers", "here"))
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--only", default="", help="only splits with this in their name")
+    parser.add_argument("--only", default="", help="only tasks or splits with this in their name")
     parser.add_argument("--arithmetic", choices=("told", "usual"), default="told")
     parser.add_argument("--model", default="tiny-wan", help="of `here`")
     parser.add_argument("--shapes", type=int, default=14, help="shapes that `here` learns from")

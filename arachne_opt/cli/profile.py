@@ -82,6 +82,22 @@ def cascade(**options: Any) -> None:  # noqa: ANN401
 
     Example: arachne profile cascade --workload clips.csv --model tiny-wan --out costs.json
     """
+    job = _task_job(options)
+    ranks = options["ranks"] or max(job.degrees)
+    if options["budget_s"] is None:
+        rows = measure(job, ranks)
+    else:
+        rows = _measure_unsure(job, ranks, options["budget_s"])
+    if is_first_rank():
+        keep(rows, options["db_url"])
+        if options["out"]:
+            write_table(rows, options["model"], options["out"])
+            click.echo(f"{len(rows)} measurements written to {options['out']}", err=True)
+        show_measurements(rows)
+    finish()
+
+
+def _task_job(options: dict[str, Any]) -> MeasureJob:
     from arachne_opt.executor.job import TASK_CHAIN, TASKS
     from arachne_opt.executor.measure import MeasureJob
     from arachne_opt.executor.model_config import ModelChoice
@@ -90,7 +106,7 @@ def cascade(**options: Any) -> None:  # noqa: ANN401
     workload = load_workload(options["manifest"], grouping, model_spec(options["model"]))
     degrees = parse_degrees(options["degrees"])
     assert degrees is not None
-    job = MeasureJob(
+    return MeasureJob(
         model=ModelChoice(
             preset=options["model"],
             checkpoint=options["checkpoint"],
@@ -104,18 +120,6 @@ def cascade(**options: Any) -> None:  # noqa: ANN401
         recompute=options["recompute"] == "planned",
         tasks=TASKS if options["text_encoder"] else TASK_CHAIN,
     )
-    ranks = options["ranks"] or max(degrees)
-    if options["budget_s"] is None:
-        rows = measure(job, ranks)
-    else:
-        rows = _measure_unsure(job, ranks, options["budget_s"])
-    if is_first_rank():
-        keep(rows, options["db_url"])
-        if options["out"]:
-            write_table(rows, options["model"], options["out"])
-            click.echo(f"{len(rows)} measurements written to {options['out']}", err=True)
-        show_measurements(rows)
-    finish()
 
 
 def _measure_unsure(job: MeasureJob, ranks: int, budget_s: float) -> tuple[Measurement, ...]:

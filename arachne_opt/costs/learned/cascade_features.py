@@ -3,7 +3,8 @@
 Times: operations over the device's peak, bytes over its memory or link bandwidth, and launches.
 Operations of the transformer are linear in tokens and quadratic through attention; those of the
 encoder are linear in pixels, and the overlaps of its parts do not shrink with the degree; it runs
-chunk by chunk of frames, each of which is launched. Formulas and their sources: ``arachne_opt.costs.analytic``.
+chunk by chunk of frames, each of which is launched. Formulas and their sources:
+``arachne_opt.costs.analytic``.
 """
 
 from __future__ import annotations

@@ -144,29 +144,31 @@ class LearnedLayers:
             arithmetic: of matrix products, by model and type.
         """
         measured = {s.key for s in profiles.steps}
-        added, core = [], 0
-        for kind in types.values():
-            for tp, microbatch in self._wanted(profiles, kind.name, degrees, microbatches):
-                if (kind.name, tp, microbatch) not in measured:
-                    step, near = self._step(profiles.model, kind, tp, microbatch, risk, arithmetic)
-                    added.append(step)
-                    core += not near
-        if not added:
+        asked = [
+            (kind, tp, m)
+            for kind in types.values()
+            for tp, m in self._wanted(profiles, kind.name, degrees, microbatches)
+            if (kind.name, tp, m) not in measured
+        ]
+        if not asked:
             return profiles
-        note = f"{len(added)} step tables are predicted by {self.name}"
-        note += f", mean error {self.error:.0%}" + (f", quantile {risk:g}" if risk else "")
-        if core:
-            note += f"; {core} of them lie outside its support: analytic core"
+        added = [self._step(profiles.model, *point, risk, arithmetic) for point in asked]
         linked = {route.source.device_type for route in profiles.routes}
         missing = [kind for name, kind in types.items() if name not in linked]
-        version = digest([profiles.version, self.to_json(), risk])
         return replace(
             profiles,
-            steps=(*profiles.steps, *added),
+            steps=(*profiles.steps, *(step for step, _ in added)),
             routes=(*profiles.routes, *routes_like_others(profiles, missing)),
-            notes=(*profiles.notes, note),
-            version=version,
+            notes=(*profiles.notes, self._note([near for _, near in added], risk)),
+            version=digest([profiles.version, self.to_json(), risk]),
         )
+
+    def _note(self, near: Sequence[bool], risk: float | None) -> str:
+        note = f"{len(near)} step tables are predicted by {self.name}"
+        note += f", mean error {self.error:.0%}" + (f", quantile {risk:g}" if risk else "")
+        if not all(near):
+            note += f"; {near.count(False)} of them lie outside its support: analytic core"
+        return note
 
     def _wanted(
         self, profiles: Profiles, kind: str, degrees: Sequence[int], microbatches: Sequence[int]
@@ -199,18 +201,14 @@ class LearnedLayers:
         """A predicted step table, and whether the ensemble spoke for all of it."""
         kinds = row_kinds(model)
         names = list(dict.fromkeys(kinds))
+        how = arithmetic(model.name, kind)
         points = [
             row_point(
-                model,
-                _middle(kinds, name),
-                name,
-                tp=tp,
-                microbatch=microbatch,
-                device_type=kind,
-                arithmetic=arithmetic(model.name, kind),
+                model, _middle(kinds, name), name,
+                tp=tp, microbatch=microbatch, device_type=kind, arithmetic=how,
             )
             for name in names
-        ]
+        ]  # fmt: skip
         times: dict[str, Floats] = {}
         near = True
         for which in PASSES:

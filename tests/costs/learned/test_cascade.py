@@ -1,7 +1,10 @@
 """The learned model of cascade tasks, as the planner asks it."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -115,3 +118,25 @@ def test_repeated_measurements_count_as_one() -> None:
         for m in (many, once)
     )
     assert mine == pytest.approx(other, rel=0.02)
+
+
+def test_prices_of_a_learned_model_need_no_torch(model: LearnedCostModel, tmp_path: Path) -> None:
+    """Planning must not pay for importing it."""
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(model.to_json()), encoding="utf-8")
+    code = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from arachne_opt.costs.learned.cascade import learned_from_json
+from arachne_opt.device_types import DEVICE_TYPES
+from arachne_opt.workload import Clip, MicroBatch, Shape
+model = learned_from_json(json.load(open(sys.argv[2])), "file")
+shape = Shape(frames=17, height=256, width=256)
+batch = MicroBatch(id="b", shape=shape, clips=(Clip(id="c", shape=shape),))
+assert model.options("denoise", batch, DEVICE_TYPES["H100-80"])
+print("torch" in sys.modules, "sqlalchemy" in sys.modules)
+"""
+    root = Path(__file__).resolve().parent.parent.parent.parent
+    command = [sys.executable, "-c", code, str(root), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout.split() == ["False", "False"]
