@@ -117,9 +117,15 @@ def tell_fallbacks(model: LearnedCostModel, cluster: Cluster) -> None:
 
 
 def require_learned(options: dict[str, Any]) -> None:
-    """Refuses ``--risk`` without a model that knows its error."""
+    """Refuses ``--risk`` without a learned model, and one where prices come from elsewhere."""
     if options["risk"] is not None and options["cost_model"] is None:
         raise click.UsageError("--risk goes with --cost-model: other costs know no error")
+    if options["cost_model"] is None:
+        return
+    if options.get("instances") is not None:
+        raise click.UsageError("--cost-model goes with --workload: instances have their prices")
+    if options.get("group") == "clips":
+        raise click.UsageError("--cost-model goes with the micro-batches of buckets only")
 
 
 def _of_file(path: Path) -> dict[str, Any]:

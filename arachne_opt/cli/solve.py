@@ -92,6 +92,7 @@ def cascade(**options: Any) -> int:  # noqa: ANN401
     """
     if not workers_of(options).alone and options["warm_start"] is not None:
         raise click.UsageError("--warm-start goes with one process only")
+    require_learned(options)
     if options["group"] == "clips" and Restrictions.taken_from(options):
         raise click.UsageError("--group clips goes with neither --forbid nor --pin")
     if options["group"] == "clips":
@@ -153,7 +154,6 @@ def _problems(options: dict[str, Any]) -> tuple[CascadeProblem, ...]:
 
 def _costs(options: dict[str, Any], usable: Cluster) -> CostModel:
     """Measured costs, learned ones, or those of the analytic model."""
-    require_learned(options)
     if options["cost_model"] is None:
         return load_costs(
             options["cost_table"],

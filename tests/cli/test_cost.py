@@ -132,6 +132,12 @@ def test_risk_needs_a_model_that_knows_its_error(arachne: Run, clips: Path) -> N
     assert "neither" in err
     code, _, err = arachne(*solve(clips, "--cost-model", "ours", "--risk", "1"))
     assert code == 2
+    code, _, err = arachne(*solve(clips, "--cost-model", "ours", "--group", "clips"))
+    assert code == 2
+    assert "buckets" in err
+    code, _, err = arachne("solve", "cascade", "--instances", clips, "--cost-model", "ours")
+    assert code == 2
+    assert "instances have their prices" in err
 
 
 @pytest.mark.slow
