@@ -60,11 +60,13 @@ def main() -> None:
     problem = scenario_problem(scenario, options.profiles, allow_estimates=True)
     plans = dict(three_plans(problem, options))
     speed = _planned_s(problem, plans["ours"]) / options.seconds
-    rows = [rehearse(name, problem, plan, speed, options.repeats) for name, plan in plans.items()]
-    for row, plan in zip(rows, plans.values(), strict=True):
-        counts = "+".join(map(str, plan.counts))
+    rows = []
+    for name, plan in plans.items():
+        row = rehearse(name, problem, plan, speed, options.repeats)
+        counts = "-".join(map(str, sorted({min(plan.counts), max(plan.counts)})))
         times = f"{row.planned_s:>9.3f} s{row.measured_s:>9.3f} s{row.ratio:>8.4f}"
-        print(f"{row.name:<14}{row.ranks:>6}{counts:>15}{times}")
+        print(f"{row.name:<14}{row.ranks:>6}{counts:>15}{times}", flush=True)
+        rows.append(row)
     planned = [row.name for row in sorted(rows, key=lambda row: row.planned_s)]
     measured = [row.name for row in sorted(rows, key=lambda row: row.measured_s)]
     verdict = "as predicted" if planned == measured else f"predicted {' < '.join(planned)}"
