@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from hypothesis import HealthCheck, settings
+
 from arachne_opt.canonical import digest
 from arachne_opt.cascade.plan import CascadePlan, Placement
 from arachne_opt.cascade.problem import CascadeProblem
@@ -19,6 +21,9 @@ from tests.pipeline_builders import plan_of, small_problem, stage
 from tests.strategies import even_cluster, random_problem, seeded_plan, two_stage
 
 S = 10**6
+
+# A machine under load may be slow; that is no fault of what is tested.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def record_of(kind, problem, problem_json, plan_json, objective_us, bound_us):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 
 from arachne_opt.report.slack import critical_path, slack_us
-from tests.report.subjects import S, two_by_four
+from tests.report.subjects import PATIENT, S, two_by_four
 from tests.strategies import problems_with_plans
 
 
@@ -27,7 +27,7 @@ def end_with_delay(problem, plan, late, delay_us):
 
 
 @given(problems_with_plans(max_cascades=4))
-@settings(max_examples=20)
+@settings(PATIENT, max_examples=20)
 def test_a_task_may_be_late_by_its_slack_and_not_by_a_microsecond_more(case):
     problem, plan = case
     for key, slack in slack_us(problem, plan).items():
@@ -36,7 +36,7 @@ def test_a_task_may_be_late_by_its_slack_and_not_by_a_microsecond_more(case):
 
 
 @given(problems_with_plans(max_cascades=4))
-@settings(max_examples=20)
+@settings(PATIENT, max_examples=20)
 def test_the_critical_path_ends_last_and_has_no_slack(case):
     problem, plan = case
     slack = slack_us(problem, plan)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from arachne_opt.cascade.plan import Placement
 from arachne_opt.report.timeline import COMPUTE, Arrow, Span, Timeline, Track
 from arachne_opt.report.trace import chrome_trace, trace_of
+from tests.report.subjects import PATIENT
 from tests.strategies import problems_with_plans, random_problem, seeded_plan
 
 STREAMS = (COMPUTE, "send")
@@ -28,7 +29,7 @@ def tasks_of(trace):
 
 
 @given(problems_with_plans())
-@settings(max_examples=50)
+@settings(PATIENT, max_examples=50)
 def test_every_task_is_a_slice_on_each_of_its_devices(case):
     problem, plan = case
     slices = tasks_of(chrome_trace(problem, plan))
@@ -51,7 +52,7 @@ def length_us(p: Placement) -> int:
 
 
 @given(problems_with_plans())
-@settings(max_examples=50)
+@settings(PATIENT, max_examples=50)
 def test_the_structure_is_that_of_the_trace_event_format(case):
     problem, plan = case
     trace = json.loads(json.dumps(chrome_trace(problem, plan, plan.placements), allow_nan=False))
@@ -79,7 +80,7 @@ def test_the_structure_is_that_of_the_trace_event_format(case):
 
 
 @given(problems_with_plans())
-@settings(max_examples=30)
+@settings(PATIENT, max_examples=30)
 def test_slices_of_a_track_do_not_overlap(case):
     problem, plan = case
     tracks = defaultdict(list)

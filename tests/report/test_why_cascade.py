@@ -9,7 +9,7 @@ from arachne_opt.cascade.plan import CascadePlan, Placement
 from arachne_opt.cascade.problem import Cascade, CascadeProblem, Option, Task
 from arachne_opt.report.slack import slack_us
 from arachne_opt.report.why_cascade import Reasons, binding
-from tests.report.subjects import S, two_by_four
+from tests.report.subjects import PATIENT, S, two_by_four
 from tests.strategies import FAST, even_cluster, problems_with_plans
 
 
@@ -113,7 +113,7 @@ def test_the_simple_bounds_say_what_binds():
 
 
 @given(problems_with_plans(max_cascades=4))
-@settings(max_examples=20)
+@settings(PATIENT, max_examples=20)
 def test_every_placement_of_every_plan_has_reasons_and_one_chosen_option(case):
     problem, plan = case
     found = reasons(problem, plan)
