@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from arachne_opt.errors import RunError
+from arachne_opt.executor.pipeline.runner import Observer
 from arachne_opt.executor.pipeline.training import PipelineTraining
 from arachne_opt.executor.update import MOMENTS
 from arachne_opt.pipeline.cells import Box, Key, covers, within
@@ -51,6 +52,39 @@ class _Kind(NamedTuple):
     name: str
     dtype: torch.dtype
     moves: tuple[Move, ...]
+
+
+def move_to(
+    old: PipelineTraining,
+    plan: PipelinePlan,
+    nodes: Sequence[NodeKey],
+    observer: Observer | None = None,
+) -> tuple[PipelineTraining, Moved]:
+    """The training of another placed plan that goes on where one stands; all processes call it.
+
+    Until the old one is dropped, both are in memory.
+
+    Args:
+        old: has at most as many ranks as there are processes.
+        plan: for the same model.
+        nodes: of every process.
+        observer: of the new training.
+
+    Raises:
+        InputError: the plan is not for this model.
+        RunError: there are fewer processes than ranks.
+    """
+    new = PipelineTraining(
+        old.spec,
+        plan,
+        old.samples,
+        old.options,
+        device=old.device,
+        seats=seats_near(old, plan, nodes),
+        observer=observer,
+        pool=old.seats.pool,
+    )
+    return new, take_over(old, new)
 
 
 def seats_near(

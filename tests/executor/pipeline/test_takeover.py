@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from arachne_opt.executor.groups import GroupPool
 from arachne_opt.executor.pipeline.checkpoint import load_checkpoint, save_checkpoint
 from arachne_opt.executor.pipeline.models.parameters import row_parameters
-from arachne_opt.executor.pipeline.takeover import seats_near, take_over
+from arachne_opt.executor.pipeline.takeover import move_to
 from arachne_opt.executor.pipeline.training import PipelineTraining, TrainingOptions
 from arachne_opt.pipeline.cells import box_of, size
 from arachne_opt.pipeline.holdings import holdings, settle
@@ -77,7 +77,7 @@ def everything(training: PipelineTraining) -> tuple | None:
     if not training.takes_part:
         return None
     pieces = [
-        (f"{tuple(p.key)} {name}", p.box, t.view(p.shape).numpy().copy())
+        (f"{tuple(p.key)} {name}", p.box, t.view(p.shape).clone().numpy())
         for p in training.update.pieces()
         for name, t in p.tensors.items()
     ]
@@ -85,18 +85,16 @@ def everything(training: PipelineTraining) -> tuple | None:
     return training.position, training.update.steps, pieces
 
 
-def go_on(rank: int) -> list:
-    samples, pool = rank_tasks.SeededSamples(SPEC.vocabulary), GroupPool()
-    found, old = [], None
-    for plan in PLANS:
-        seats = seats_near(old, plan, NODES) if old else None
-        options = TrainingOptions(seed=len(found))
-        new = PipelineTraining(SPEC, plan, samples, options, seats=seats, pool=pool)
-        moved = take_over(old, new) if old else None
-        before = everything(new)
-        losses = [new.step(RATE).loss for _ in range(2)] if new.takes_part else []
-        found.append((moved, before, losses, everything(new)))
-        old = new
+def go_on(rank: int, dtype: torch.dtype) -> list:
+    samples, found = rank_tasks.SeededSamples(SPEC.vocabulary), []
+    training = PipelineTraining(SPEC, PLANS[0], samples, TrainingOptions(dtype=dtype))
+    for number, plan in enumerate(PLANS):
+        moved = None
+        if number:
+            training, moved = move_to(training, plan, NODES)
+        before = everything(training)
+        losses = [training.step(RATE).loss for _ in range(2)] if training.takes_part else []
+        found.append((moved, before, losses, everything(training)))
     return found
 
 
@@ -121,7 +119,7 @@ def whole(model_state: list) -> dict[str, dict]:
 
 @pytest.mark.slow
 def test_state_moves_between_ranks_of_8_then_4_then_6():
-    found = run_ranks(go_on, 8)
+    found = run_ranks(go_on, 8, torch.float32)
     by_plan = list(zip(*found, strict=True))
     for old, new in pairwise(by_plan):
         left, begun = whole([r[3] for r in old]), whole([r[1] for r in new])
