@@ -22,7 +22,7 @@ from arachne_opt.units import PPM
 
 _TASK = (
     *("name", "kind", "shape", "owner", "degree", "start", "end", "rows", "penalty", "memory"),
-    *("slack", "ready", "nodes", "why", "again"),
+    *("slack", "nodes", "why", "again"),
 )
 _WORDS = {
     "owner": "cascade",
@@ -59,7 +59,6 @@ class _View:
         self.slack = slack_us(self.problem, self.plan)
         self.reasons = Reasons(self.problem, self.plan, self.slack)
         self.kinds, self.shapes, self.why = Interned(), Interned(), Interned()
-        self.ready = {(t.cascade, t.task): t.ready_us for t in self.simulation.tasks}
 
     def to_json(self) -> dict[str, Any]:
         """The whole view."""
@@ -115,7 +114,6 @@ class _View:
             self.facts.penalty_ppm(p.devices) / PPM,
             option.memory_bytes if option else 0,
             self.slack[p.cascade, p.task],
-            self.ready[p.cascade, p.task],
             self.facts.node_count(p.devices),
             self.why.number(self.reasons.of(p).to_json()),
             p.recompute,

@@ -64,7 +64,6 @@ def cluster_json(cluster: Cluster, links: dict[str, Links]) -> dict[str, Any]:
                 "type": node.device_type.name,
                 "zone": node.zone,
                 "memory": format_bytes(node.device_type.memory_bytes),
-                "nics": list(node.nic_of_device),
                 "devices": node.device_count,
             }
             for node in cluster.nodes

@@ -23,7 +23,7 @@ from arachne_opt.report.wording import count, percent, seconds, spans_of
 
 _TASK = (
     *("name", "kind", "shape", "owner", "degree", "start", "end", "rows", "penalty", "memory"),
-    *("slack", "ready", "nodes", "why", "again"),
+    *("slack", "nodes", "why", "again"),
 )
 _WORDS = {"owner": "micro-batch", "shape": "stage", "degree": "tp", "group": "stage"}
 _COLUMNS = [
@@ -132,7 +132,6 @@ class _View:
             1.0,
             0,
             None,
-            start_us,
             len(nodes),
             self.why_of[p, i],
             stage.recompute,

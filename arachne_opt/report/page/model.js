@@ -3,7 +3,7 @@
 import { ranges } from "./format.js";
 
 /** Times in order with a value from each on, and its integral, for means over any span. */
-export class Steps {
+class Steps {
   constructor(changes) {
     const sorted = [...changes].sort((a, b) => a[0] - b[0]);
     this.t = [0];

@@ -6,7 +6,7 @@ import { swatch } from "./timeline.js";
 import { taskColour } from "./paint.js";
 
 /** Name and value pairs of a task. */
-export function taskFacts(model, task) {
+function taskFacts(model, task) {
   const { tasks } = model;
   const facts = [
     [model.words.shape, model.shape(task)],
@@ -106,7 +106,7 @@ export class Details {
 }
 
 /** Degrees side by side: time as a bar, device time, memory, verdict. */
-export function optionTable(model, options) {
+function optionTable(model, options) {
   const slowest = Math.max(...options.map((option) => option[1]));
   const head = [model.words.degree, "time", "device time", "memory", ""];
   const rows = options.map(([degree, us, area, size, verdict, chosen, again]) => {
