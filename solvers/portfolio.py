@@ -143,14 +143,16 @@ def _solve(
     if parts is not None and parts.policy is not None:
         ruled |= _offer_seed(digest, best, clock, limits, parts.policy)
     if start is not None and parts is not None and not (problem.pinned or few):
-        # Beside what the rules give, so that what was given can only help.
-        settle(digest, (start, rule) if rule else (start,), best, clock, limits)
+        assert best.schedule is not None  # at least what was given
+        # Where lists or rules give better plans, what was given would only take time.
+        if start.makespan_us == best.schedule.makespan_us:
+            settle(digest, (start, rule) if rule else (start,), best, clock, limits)
     if parts is not None and problem.pinned:
         # The other search does not know pins.
         PinnedSearch(digest, best, clock, limits, parts).run()
     elif parts is not None:
-        # A list schedule may already be better than what was given.
-        begin = best.schedule if start is not None or ruled else None
+        # What was given had its share, and is gone back to as long as it is the best.
+        begin = best.schedule if ruled else None
         Search(digest, best, clock, limits, parts, begin).run()
     return _finish(best, limits, clock, digest, name)
 

@@ -18,10 +18,10 @@ from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 
 # Time for one schedule as a share of the limit, at most so much, cut into so many rounds.
-_SHARE, _LONGEST, _ROUNDS = 0.15, 1.0, 4
+_SHARE, _LONGEST, _ROUNDS = 0.1, 1.0, 4
 _COOLING = Cooling(hot=0.006, cold=0.0003, across=0.2)
 # Placed tasks that count as one unit of deterministic work, and polished ones.
-_PLACED_PER_UNIT, _POLISHED_PER_UNIT = 800_000, 400
+_PLACED_PER_UNIT, _POLISHED_PER_UNIT = 800_000, 2000
 
 
 def settle(

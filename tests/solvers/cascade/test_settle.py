@@ -46,7 +46,7 @@ def settled(digest: Digest, *starts: Schedule, units: float) -> Incumbent:
     best.raise_bound(lower_bound(digest), "bounds")
     best.offer(starts[0], "start plan")
     settle(digest, starts, best, clock, limits)
-    assert clock.elapsed() <= units * (0.31 if len(starts) > 1 else 0.16) + 0.1
+    assert clock.elapsed() <= units * (0.1 * len(starts)) + 0.1
     return best
 
 
