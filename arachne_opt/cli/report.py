@@ -11,7 +11,6 @@ import click
 from arachne_opt.cli.options import OUTPUT, database_option
 from arachne_opt.cli.output import write_whole
 from arachne_opt.cli.pictures import plot_option, write_plot, write_trace
-from arachne_opt.errors import InputError
 from arachne_opt.settings import database_url
 
 if TYPE_CHECKING:
@@ -60,33 +59,35 @@ def report(
       arachne report RUN -o report.html --trace trace.json --plot gantt.svg
       arachne report PLAN -o report.html --compare OTHER
     """
-    from arachne_opt.cli.plan_diff import objective_changes, plan_changes
     from arachne_opt.cli.report_sources import find_subject
     from arachne_opt.db.store import PlanStore
-    from arachne_opt.report.document import report_document
-    from arachne_opt.report.page import render_page
     from arachne_opt.report.subject import timelines_of
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:
         subject = find_subject(store, target)
         other = find_subject(store, compare) if compare is not None else None
-    changes: list[str] = []
-    if other is not None:
-        if other.record.kind != subject.record.kind:
-            what = f"{target} is a {subject.record.kind} plan, {compare} a {other.record.kind} plan"
-            raise InputError(what, hint="two plans of one kind")
-        changes = objective_changes(other.record, subject.record)
-        changes += plan_changes(other.record, subject.record)
-    if baselines:
-        subject = with_rivals(subject, budget_s)
-    write_whole(out, render_page(report_document(subject, other, changes)))
-    click.echo(f"report written to {out}", err=True)
+    subject = with_rivals(subject, budget_s) if baselines else subject
+    _write_page(out, subject, other)
     if trace is not None:
         about = {"plan": subject.record.id, "problem": subject.record.name}
         write_trace(trace, timelines_of(subject), about)
     if plot is not None:
         record = subject.record
         write_plot(plot, record.name, timelines_of(subject), record.bound_us)
+
+
+def _write_page(out: Path, subject: Subject, other: Subject | None) -> None:
+    """Writes the page of a plan, or of two of one kind."""
+    from arachne_opt.cli.plan_diff import objective_changes, plan_changes
+    from arachne_opt.report.document import report_document
+    from arachne_opt.report.page import render_page
+
+    changes: list[str] = []
+    if other is not None:
+        changes = objective_changes(other.record, subject.record)
+        changes += plan_changes(other.record, subject.record)
+    write_whole(out, render_page(report_document(subject, other, changes)))
+    click.echo(f"report written to {out}", err=True)
 
 
 def with_rivals(subject: Subject, budget_s: float) -> Subject:

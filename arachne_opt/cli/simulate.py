@@ -69,11 +69,7 @@ def simulate(
         emit_json("simulation", {"plans": [_body(*row) for row in zip(pairs, runs, strict=True)]})
     else:
         for (problem, found), done in zip(pairs, runs, strict=True):
-            makespan, idle = format_seconds(done.makespan_us), percent(done.idle_share)
-            click.echo(f"{problem.name}: {makespan}, idle {idle}")
-            click.echo(f"iteration {iteration_text(problem, done.makespan_us)}")
-            click.echo(f"peak memory {_peak_text(problem, done)}")
-            click.echo(draw(problem, found, width))
+            _show(problem, found, done, width)
     if trace is not None or plot is not None:
         problem, found = pairs[0]
         timelines = [planned_timeline(problem, found)]
@@ -82,6 +78,14 @@ def simulate(
             write_trace(trace, timelines, about)
         if plot is not None:
             write_plot(plot, problem.name, timelines, bound_us)
+
+
+def _show(problem: CascadeProblem, plan: CascadePlan, done: Simulation, width: int | None) -> None:
+    makespan, idle = format_seconds(done.makespan_us), percent(done.idle_share)
+    click.echo(f"{problem.name}: {makespan}, idle {idle}")
+    click.echo(f"iteration {iteration_text(problem, done.makespan_us)}")
+    click.echo(f"peak memory {_peak_text(problem, done)}")
+    click.echo(draw(problem, plan, width))
 
 
 def _replay(problem: CascadeProblem, plan: CascadePlan) -> Simulation:
