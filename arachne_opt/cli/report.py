@@ -61,13 +61,17 @@ def report(
     """
     from arachne_opt.cli.report_sources import find_subject
     from arachne_opt.db.store import PlanStore
+    from arachne_opt.report.document import report_document
+    from arachne_opt.report.page import render_page
     from arachne_opt.report.subject import timelines_of
 
     with PlanStore.open(database_url(db_url), read_only=True) as store:
         subject = find_subject(store, target)
         other = find_subject(store, compare) if compare is not None else None
+    changes = _changes(other, subject)  # refuses plans of two kinds before any work
     subject = with_rivals(subject, budget_s) if baselines else subject
-    _write_page(out, subject, other)
+    write_whole(out, render_page(report_document(subject, other, changes)))
+    click.echo(f"report written to {out}", err=True)
     if trace is not None:
         about = {"plan": subject.record.id, "problem": subject.record.name}
         write_trace(trace, timelines_of(subject), about)
@@ -76,18 +80,13 @@ def report(
         write_plot(plot, record.name, timelines_of(subject), record.bound_us)
 
 
-def _write_page(out: Path, subject: Subject, other: Subject | None) -> None:
-    """Writes the page of a plan, or of two of one kind."""
+def _changes(old: Subject | None, new: Subject) -> list[str]:
+    """What changed from one plan to another of its kind, in words."""
     from arachne_opt.cli.plan_diff import objective_changes, plan_changes
-    from arachne_opt.report.document import report_document
-    from arachne_opt.report.page import render_page
 
-    changes: list[str] = []
-    if other is not None:
-        changes = objective_changes(other.record, subject.record)
-        changes += plan_changes(other.record, subject.record)
-    write_whole(out, render_page(report_document(subject, other, changes)))
-    click.echo(f"report written to {out}", err=True)
+    if old is None:
+        return []
+    return objective_changes(old.record, new.record) + plan_changes(old.record, new.record)
 
 
 def with_rivals(subject: Subject, budget_s: float) -> Subject:
