@@ -67,9 +67,9 @@ _FAMILIES: Mapping[str, Activations] = MappingProxyType(
             ends=1.2,
             latents=5.8,
             text_ends=4.9,
-            feature=0.0,
-            feature_frame=0.6,
-            pixels=1.1,
+            feature=2.8,
+            feature_frame=0.3,
+            pixels=1.7,
             chunk=1_000,
         ),
         "wan": Activations(
@@ -180,8 +180,9 @@ class RuntimeMemory:
         frames = min(shape.frames, own.chunk)
         features = own.feature + own.feature_frame * frames
         pixels = shape.frames * shape.height * shape.width * _RGB
-        copies = own.pixels * (2 if self.model.from_image else 1)
-        values = area * self.model.vae.base_channels * features + pixels * copies
+        values = area * self.model.vae.base_channels * features + pixels * own.pixels
+        if self.model.from_image:  # a tile that shows the first frame and then nothing
+            values += area * shape.frames * _RGB
         return self.states_bytes() + round(_BYTES * (values + self._latent_values(batch)))
 
     def _latent_values(self, batch: MicroBatch) -> int:
