@@ -59,12 +59,12 @@ def release(connection: Connection, key: str, token: str) -> bool:
     return connection.execute(delete(LEASES).where(mine)).rowcount == 1
 
 
-def _row(connection: Connection, key: str) -> Row[Any] | None:
+def _row(connection: Connection, key: str) -> Row[Any, Any] | None:
     query = select(_L.holder, _L.beat_at).where(_L.key == key)
     return connection.execute(query).one_or_none()
 
 
-def _is_silent(row: Row[Any], now: datetime) -> bool:
+def _is_silent(row: Row[Any, Any], now: datetime) -> bool:
     """Without a recent sign of life; one of the future is older than a clock that was put back."""
     return bool(abs(now - row.beat_at) > timedelta(seconds=LEASE_S))
 
@@ -73,4 +73,5 @@ def shared_now(connection: Connection) -> datetime:
     """The time of the one clock that all holders share: the server's, or this machine's."""
     if connection.dialect.name != "postgresql":
         return datetime.now(UTC)
-    return connection.execute(select(func.clock_timestamp())).scalar_one()
+    now: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
+    return now
