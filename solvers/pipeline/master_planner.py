@@ -14,7 +14,8 @@ from arachne_opt.solvers.pipeline.bounds import WorkBound
 from arachne_opt.solvers.pipeline.feasibility import binding_limits
 from arachne_opt.solvers.pipeline.incumbent import PipelineIncumbent
 from arachne_opt.solvers.pipeline.master import Master, MasterBackend
-from arachne_opt.solvers.pipeline.planner import finish, infeasible, search
+from arachne_opt.solvers.pipeline.outcome import finish, infeasible
+from arachne_opt.solvers.pipeline.planner import search
 from arachne_opt.solvers.pipeline.start import usable
 from arachne_opt.solvers.pipeline.workbench import Candidate, Workbench
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from arachne_opt import __version__
 from arachne_opt.costs.pipeline.base import PipelineCosts
-from arachne_opt.pipeline.placement import place
 from arachne_opt.pipeline.plan import PipelinePlan
 from arachne_opt.pipeline.problem import PipelineProblem
-from arachne_opt.solvers.base import Limits, Status, StopCheck
+from arachne_opt.solvers.base import Limits, StopCheck
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.pipeline.base import PipelineCallback, PipelineResult
 from arachne_opt.solvers.pipeline.bounds import WorkBound
@@ -18,8 +16,10 @@ from arachne_opt.solvers.pipeline.columns import Column
 from arachne_opt.solvers.pipeline.combine import Combiner, polish
 from arachne_opt.solvers.pipeline.feasibility import binding_limits
 from arachne_opt.solvers.pipeline.incumbent import PipelineIncumbent
+from arachne_opt.solvers.pipeline.outcome import finish, infeasible
 from arachne_opt.solvers.pipeline.pool import column_pool
 from arachne_opt.solvers.pipeline.restrictions import FREE, Restrictions
+from arachne_opt.solvers.pipeline.rule_starts import offer_rules
 from arachne_opt.solvers.pipeline.singles import singles
 from arachne_opt.solvers.pipeline.start import usable
 from arachne_opt.solvers.pipeline.workbench import Workbench
@@ -46,8 +46,9 @@ def solve_pipeline(
 ) -> PipelineResult:
     """The best plan found within the limits and restrictions, with the work bound.
 
-    With a policy the columns of the templates that it takes for the best are priced first. The
-    search then goes on as without it, so that more time never ends in a worse plan.
+    With a policy the columns of the templates that it takes for the best are priced first, then
+    the plans of the peers' quick rules. The search goes on as without either, so that more time
+    never ends in a worse plan.
     """
     clock = Clock(limits, should_stop)
     bench = Workbench(problem, costs, restrictions)
@@ -65,6 +66,8 @@ def solve_pipeline(
     if policy is not None:
         own = best.apart()
         offer_seeds(bench, bound, best, policy, clock.over)
+    if restrictions == FREE:
+        offer_rules(bench, best, clock.over)
     columns: list[Column] = []
     if policy is None or best.seconds > bound_s * (1 + limits.gap):
         columns = search(bench, bound, own, limits, clock)
@@ -113,55 +116,3 @@ def alone_s(bench: Workbench, columns: Sequence[Column]) -> float:
     rounds = [(c, -(-bench.problem.global_batch // c.batch)) for c in columns]
     times = [c.seconds(n) + bench.exchange.seconds((c,)) for c, n in rounds]
     return min(times, default=math.inf)
-
-
-def finish(
-    bench: Workbench,
-    best: PipelineIncumbent,
-    limits: Limits,
-    clock: Clock,
-    bound_s: float,
-    solver: str,
-    *,
-    columns: int = 0,
-    column_bound_s: float | None = None,
-) -> PipelineResult:
-    """The result of a search that has ended."""
-    kept = best.kept
-    status = Status.NO_PLAN
-    if kept is not None:
-        status = Status.OPTIMAL if kept.iteration_s <= bound_s * (1 + 1e-9) else Status.FEASIBLE
-    return PipelineResult(
-        status=status,
-        plan=place(bench.problem, kept.plan) if kept else None,
-        iteration_s=kept.iteration_s if kept else None,
-        cautious_s=kept.cautious_s if kept else None,
-        bound_s=min(bound_s, kept.iteration_s) if kept else bound_s,
-        column_bound_s=column_bound_s,
-        columns=columns,
-        solver=solver,
-        seed=limits.seed,
-        wall_s=clock.wall_s(),
-        versions={"arachne-opt": __version__},
-        history=tuple(best.history),
-        interrupted=clock.interrupted,
-    )
-
-
-def infeasible(
-    problem: PipelineProblem, limits: Limits, clock: Clock, solver: str, binding: tuple[str, ...]
-) -> PipelineResult:
-    """The result for a problem without any plan, with the limits that bind."""
-    assert binding, problem.name
-    return PipelineResult(
-        status=Status.INFEASIBLE,
-        plan=None,
-        iteration_s=None,
-        cautious_s=None,
-        bound_s=0.0,
-        solver=solver,
-        seed=limits.seed,
-        wall_s=clock.wall_s(),
-        versions={"arachne-opt": __version__},
-        binding=binding,
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from arachne_opt.costs.pipeline.base import PipelineCosts
 from arachne_opt.costs.pipeline.closed_form import plan_price
@@ -18,7 +18,7 @@ from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.pipeline.base import PipelineCallback, PipelineResult
 from arachne_opt.solvers.pipeline.bounds import WorkBound
 from arachne_opt.solvers.pipeline.incumbent import PipelineIncumbent
-from arachne_opt.solvers.pipeline.planner import finish
+from arachne_opt.solvers.pipeline.outcome import finish
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
 Rule = Callable[[Workbench], Iterator[Proposal]]
@@ -45,22 +45,33 @@ def solve_by_rule(
     bench = Workbench(problem, costs)
     bound_s = WorkBound(bench.space).seconds(problem.global_batch)
     best = PipelineIncumbent(bench, clock, bound_s, on_progress)
-    proposals = [(p.estimate_s, p.pipeline) for p in _until(rule(bench), clock)]
-    by_price = [(_price_s(bench, pipeline, e), pipeline) for e, pipeline in proposals]
-    for seconds, pipeline in sorted(by_price, key=lambda entry: entry[0]):
-        if not math.isfinite(seconds) or clock.stopped():
-            break
-        plan = _plan(bench, pipeline)
-        if _legal(bench, plan) and best.offer_plan(plan, name):
+    proposals = list(_until(rule(bench), clock.over))
+    for plan in _legal_by_price(bench, proposals):
+        if clock.stopped() or best.offer_plan(plan, name):
             break
     return finish(bench, best, limits, clock, bound_s, name, columns=len(proposals))
 
 
-def _until(proposals: Iterator[Proposal], clock: Clock) -> Iterator[Proposal]:
+def best_by_rule(bench: Workbench, rule: Rule, over: Callable[[], bool]) -> PipelinePlan | None:
+    """The rule's plan, None where it has none; it stops proposing when the time is over."""
+    return next(_legal_by_price(bench, _until(rule(bench), over)), None)
+
+
+def _until(proposals: Iterator[Proposal], over: Callable[[], bool]) -> Iterator[Proposal]:
     for proposal in proposals:
-        if clock.over():
+        if over():
             return
         yield proposal
+
+
+def _legal_by_price(bench: Workbench, proposals: Iterable[Proposal]) -> Iterator[PipelinePlan]:
+    by_price = [(_price_s(bench, p.pipeline, p.estimate_s), p.pipeline) for p in proposals]
+    for seconds, pipeline in sorted(by_price, key=lambda entry: entry[0]):
+        if not math.isfinite(seconds):
+            return
+        plan = _plan(bench, pipeline)
+        if _legal(bench, plan):
+            yield plan
 
 
 def _plan(bench: Workbench, pipeline: Pipeline) -> PipelinePlan:
