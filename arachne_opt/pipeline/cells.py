@@ -85,7 +85,8 @@ class Cell(NamedTuple):
     """A part of a parameter that no rank cuts further.
 
     Args:
-        axis: along which shards of the optimizer state are cut, that of tensor parallelism.
+        axis: along which shards of the optimizer state are cut: that of tensor parallelism, else
+            the longest.
     """
 
     key: Key
@@ -129,7 +130,7 @@ def make_bundles(layout: Layout, model: Model) -> tuple[Bundle, ...]:
     for key in sorted(boxes, key=lambda k: -k.row):  # stable: by place inside a row
         for box in split(boxes[key].values()):
             holders = tuple(sorted({r for (r, _), b in boxes[key].items() if covers(b, box)}))
-            cell = Cell(key, box, known[key].tp_axis or 0)
+            cell = Cell(key, box, _shard_axis(known[key]))
             bundles.setdefault((holders, known[key].decays), []).append(cell)
     return tuple(
         Bundle(holders=holders, decays=decay, cells=tuple(cells))
@@ -208,6 +209,12 @@ def _boxes_by_key(layout: Layout, model: Model) -> dict[Key, dict[tuple[int, Key
                     m = layout.members[rank]
                     held[rank, copy] = box_of(p.part(m.kind.tp, t, m.kind.ep, m.ep_index))
     return found
+
+
+def _shard_axis(parameter: Parameter) -> int:
+    if parameter.tp_axis is not None:
+        return parameter.tp_axis
+    return parameter.shape.index(max(parameter.shape))
 
 
 def _intervals(edges: set[int]) -> Sequence[tuple[int, int]]:

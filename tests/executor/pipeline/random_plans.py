@@ -15,6 +15,7 @@ def random_plan(
     degrees: tuple[int, ...] = (1, 2),
     expert_degrees: tuple[int, ...] = (1,),
     uneven: bool = False,
+    types: tuple[str, ...] = TYPES,
 ) -> PipelinePlan:
     """A plan of one to three pipelines on at most so many devices, all rows in each of them.
 
@@ -25,7 +26,7 @@ def random_plan(
     for _ in range(rng.choice((1, 1, 2, 2, 3))):
         if left < 1:
             break
-        pipeline, used = _pipeline(rng, rows, left, degrees, expert_degrees, uneven)
+        pipeline, used = _pipeline(rng, rows, left, degrees, expert_degrees, uneven, types)
         pipelines.append(pipeline)
         left -= used
     samples = sum(p.batch * (p.microbatches or 1) for p in pipelines)
@@ -55,12 +56,13 @@ def _pipeline(
     degrees: tuple[int, ...],
     expert_degrees: tuple[int, ...],
     uneven: bool,
+    types: tuple[str, ...],
 ) -> tuple[Pipeline, int]:
     count = rng.randint(1, min(3, rows, left))
     cuts = [0, *sorted(rng.sample(range(1, rows), count - 1)), rows]
     stages, used = [], 0
     for i in range(count):
-        replicas = _replicas(rng, left - used - (count - 1 - i), degrees, expert_degrees)
+        replicas = _replicas(rng, left - used - (count - 1 - i), degrees, expert_degrees, types)
         used += sum(r.kind.tp for r in replicas)
         stages.append(
             Stage(first=cuts[i], end=cuts[i + 1], replicas=replicas, recompute=rng.random() < 0.25)
@@ -80,7 +82,11 @@ def _divides(microbatch: int, stages: list[Stage]) -> bool:
 
 
 def _replicas(
-    rng: random.Random, most: int, degrees: tuple[int, ...], expert_degrees: tuple[int, ...]
+    rng: random.Random,
+    most: int,
+    degrees: tuple[int, ...],
+    expert_degrees: tuple[int, ...],
+    types: tuple[str, ...],
 ) -> tuple[Replica, ...]:
     """Whole expert groups of equal kind; groups may differ in type and tensor-parallel degree."""
     fitting = [ep for ep in expert_degrees if ep <= most]
@@ -91,7 +97,7 @@ def _replicas(
         if not tps:
             break
         tp = rng.choice(tps)
-        kind = ReplicaKind(rng.choice(TYPES), tp, ep, ep > 1)
+        kind = ReplicaKind(rng.choice(types), tp, ep, ep > 1)
         replicas += [Replica(kind)] * ep
         most -= tp * ep
     return tuple(replicas)

@@ -1,6 +1,5 @@
 """Another plan goes on where one stopped: weights, moments and position are the same to the bit."""
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,45 +11,19 @@ from arachne_opt.executor.pipeline.checkpoint import load_checkpoint, save_check
 from arachne_opt.executor.pipeline.models.parameters import row_parameters
 from arachne_opt.executor.pipeline.takeover import move_to
 from arachne_opt.executor.pipeline.training import PipelineTraining, TrainingOptions
-from arachne_opt.pipeline.cells import box_of, size
 from arachne_opt.pipeline.holdings import holdings, settle
 from arachne_opt.pipeline.placement import place
 from arachne_opt.pipeline.plan import Pipeline
-from arachne_opt.pipeline.problem import PipelineProblem
 from arachne_opt.pipeline.relayout import price_relayout
-from arachne_opt.pipeline.rows import RowSizes
 from tests.executor.pipeline import rank_tasks
 from tests.executor.pipeline.compare import where
-from tests.executor.pipeline.models import MIXTRAL, train_whole
+from tests.executor.pipeline.exact_tables import SPEC, exact_problem
+from tests.executor.pipeline.models import train_whole
 from tests.executor.pipeline.random_plans import plan_of, stage
 from tests.executor.ranks import run_ranks
-from tests.pipeline_builders import small_problem
 
 RATE = 1e-3
-# All degrees and shards are whole, as the planner's tables have them.
-SPEC = replace(MIXTRAL, vocabulary=96, kv_heads=4)
 NODES = (("A100-40", 0),) * 4 + (("A100-40", 1),) * 4
-
-
-def exact_problem() -> PipelineProblem:
-    """Two nodes of four devices, and tables with the sizes that the model really has."""
-    problem = small_problem("A100-40=8", rows=SPEC.row_count, experts=4)
-
-    def held(row: int, tp: int, experts: bool) -> int:
-        parts = [p.part(tp) for p in row_parameters(SPEC, row) if (p.ep_axis is None) != experts]
-        return sum(size(box_of(part)) for part in parts)
-
-    rows = range(SPEC.row_count)
-    sizes = tuple(
-        RowSizes(
-            tp=tp,
-            parameters=tuple(held(row, tp, False) for row in rows),
-            kept=(1,) * len(rows),
-            expert_parameters=tuple(held(row, tp, True) for row in rows),
-        )
-        for tp in (1, 2, 4)
-    )
-    return replace(problem, model=replace(problem.model, sizes=sizes))
 
 
 def chain(*stages, microbatch=2, microbatches=2) -> Pipeline:
