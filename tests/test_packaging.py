@@ -116,6 +116,8 @@ def test_the_wheel_has_all_files_inside_one_package(tree, wheel):
     expected |= {"arachne_opt/py.typed", "arachne_opt/db/migrations/script.py.mako"}
     page = tree / "arachne_opt" / "report" / "page"
     expected |= {f"arachne_opt/report/page/{p.name}" for p in page.iterdir() if p.suffix != ".py"}
+    policies = (tree / "solvers" / "seeds" / "data").glob("*.safetensors")
+    expected |= {f"arachne_opt/solvers/seeds/data/{p.name}" for p in policies}
     inside = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
     assert inside == expected
 
