@@ -119,26 +119,29 @@ def _check_samples(layout: Layout, table: Table) -> None:
     """Every micro-batch runs forward, then backward, once, on all its samples."""
     member = layout.members[table.rank]
     where = f"rank {table.rank}"
+    count = layout.plan.counts[member.pipeline]
     last = len(layout.plan.pipelines[member.pipeline].stages) - 1
-    done = [(a.forward, a.microbatch) for a in table.actions if a.kind is Kind.COMPUTE]
-    for microbatch in range(layout.plan.counts[member.pipeline]):
-        runs = [forward for forward, m in done if m == microbatch]
-        if runs != [True, False]:
-            raise DisagreementError(f"micro-batch {microbatch} runs as {runs}", where=where)
-        for forward in (True, False):
-            outer = member.stage > 0 if forward else member.stage < last
-            _check_receipts(layout, table, forward, microbatch, outer)
-    if len(done) != 2 * layout.plan.counts[member.pipeline]:
-        raise DisagreementError("more operations than micro-batches", where=where)
+    runs: dict[int, list[bool]] = defaultdict(list)
+    parts: dict[tuple[int, bool], list[Action]] = defaultdict(list)
+    for action in table.actions:
+        parts[action.microbatch, action.forward].append(action)
+        if action.kind is Kind.COMPUTE:
+            runs[action.microbatch].append(action.forward)
+    if sorted(runs) != list(range(count)):
+        raise DisagreementError(f"not every one of {count} micro-batches runs", where=where)
+    for microbatch, directions in runs.items():
+        if directions != [True, False]:
+            what = f"micro-batch {microbatch} runs as {directions}"
+            raise DisagreementError(what, where=where)
+        _check_receipts(layout, table, parts[microbatch, True], member.stage > 0)
+        _check_receipts(layout, table, parts[microbatch, False], member.stage < last)
 
 
-def _check_receipts(
-    layout: Layout, table: Table, forward: bool, microbatch: int, outer: bool
-) -> None:
-    mine = [a for a in table.actions if (a.forward, a.microbatch) == (forward, microbatch)]
-    shares = any(a.kind is Kind.SHARE for a in mine)
-    got = sorted(s for a in mine if a.kind is Kind.RECEIVE for s in a.part)
+def _check_receipts(layout: Layout, table: Table, actions: list[Action], outer: bool) -> None:
+    """An operation with a neighbour gets all samples, or its group's first member shares them."""
+    shares = any(a.kind is Kind.SHARE for a in actions)
+    got = sorted(s for a in actions if a.kind is Kind.RECEIVE for s in a.part)
     expects = outer and not (shares and layout.members[table.rank].tp_index > 0)
     if got != (list(table.samples) if expects else []):
-        what = f"micro-batch {microbatch} gets the samples {got} of {list(table.samples)}"
-        raise DisagreementError(what, where=f"rank {table.rank}")
+        what = f"micro-batch {actions[0].microbatch} gets the samples {got}"
+        raise DisagreementError(f"{what} of {list(table.samples)}", where=f"rank {table.rank}")

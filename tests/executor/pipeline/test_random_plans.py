@@ -18,7 +18,7 @@ from tests.executor.pipeline.random_plans import random_plan
 from tests.executor.ranks import run_ranks
 
 # Of the three models together.
-COUNT = int(os.environ.get("ARACHNE_RANDOM_PLANS", "18"))
+COUNT = int(os.environ.get("ARACHNE_RANDOM_PLANS", "12"))
 SMALL = [replace(spec, layers=3) for spec in (LLAMA, GPT, MIXTRAL)]
 
 
