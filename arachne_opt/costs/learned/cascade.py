@@ -232,12 +232,12 @@ def fit_cascade(
     measurements: Iterable[Measurement],
     options: FitOptions | None = None,
 ) -> LearnedCostModel:
-    """The model of measured tasks; tasks that the runtime does not know are left out.
+    """The model of measured tasks; others, and activations computed again, are left out.
 
     Raises:
         InputError: nothing to learn from, or too few shapes of a task.
     """
-    rows = [m for m in measurements if m.task in TASKS]
+    rows = learnable(measurements)
     tasks = {}
     for task in TASKS:
         mine = [m for m in rows if m.task == task]
@@ -247,6 +247,11 @@ def fit_cascade(
         what = f"no measured task of {spec.name} to learn from"
         raise InputError(what, hint="arachne profile cascade")
     return LearnedCostModel(name=name, spec=spec, tasks=tasks, analytic=AnalyticCostModel(spec))
+
+
+def learnable(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
+    """The measurements that a model learns from."""
+    return tuple(m for m in measurements if m.task in TASKS and not m.recompute)
 
 
 def shape_group(m: Measurement) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from arachne_opt.costs.learned.cascade import points_of, targets_of
+from arachne_opt.costs.learned.cascade import learnable, points_of, targets_of
 from arachne_opt.costs.learned.cascade_features import TASKS, task_samples
 from arachne_opt.costs.learned.evaluation import fold_masks, has_boosting, held_out
 from arachne_opt.costs.learned.fitting import FitOptions
@@ -32,7 +32,7 @@ def cascade_report(
     """Errors by task, shapes held out in five folds."""
     parts, notes = {}, _notes()
     for task in TASKS:
-        rows = [m for m in measurements if m.task == task]
+        rows = [m for m in learnable(measurements) if m.task == task]
         if not rows:
             continue
         targets = targets_of(rows, [m.duration_us / US_PER_S for m in rows])

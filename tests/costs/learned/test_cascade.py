@@ -15,6 +15,7 @@ from arachne_opt.costs.build import build_problem
 from arachne_opt.costs.learned.cascade import (
     LearnedCostModel,
     fit_cascade,
+    learnable,
     learned_from_json,
 )
 from arachne_opt.device_types import DEVICE_TYPES
@@ -107,6 +108,11 @@ def test_nothing_measured_and_unknown_tasks_are_errors(model: LearnedCostModel) 
         fit_cascade("ours", WAN, (), QUICK)
     with pytest.raises(InputError, match="has learned"):
         model.options("text", batch(17), H100)
+
+
+def test_activations_computed_again_are_another_matter() -> None:
+    again = [replace(m, recompute=True, duration_us=2 * m.duration_us) for m in made_up()]
+    assert learnable([*made_up(), *again]) == made_up()
 
 
 def test_repeated_measurements_count_as_one() -> None:
