@@ -135,6 +135,6 @@ def show_report(report: PipelineReport, form: str) -> None:
         head,
         [
             [s.pipeline, s.stage, *(format_seconds(getattr(s, name)) for name in times)]
-            for s in report.steps[-1].stages
+            for s in report.steps[-1].stages  # the last one is always watched
         ],
     )

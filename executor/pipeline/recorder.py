@@ -20,6 +20,9 @@ _NUMBERS = 5
 class Recorder:
     """An observer that keeps the spans of the step at hand.
 
+    On a GPU a true clock waits for all queued work, at the cost of what would overlap; so it is
+    used in some steps only, and other steps have no spans there.
+
     Args:
         rank: of the layout.
         device: whose queued work counts.
@@ -28,21 +31,35 @@ class Recorder:
     def __init__(self, rank: int, device: torch.device) -> None:
         self._rank, self._device = rank, device
         self._zero_s = 0.0
+        self.watching = True
         self._spans: list[tuple[int, bool, int, float, float]] = []
 
-    def begin(self) -> None:
-        """Starts a step, from now."""
+    def begin(self, *, watch: bool) -> None:
+        """Starts a step, from now.
+
+        Args:
+            watch: note spans, whatever that costs; on a CPU it costs nothing and is always done.
+        """
         self._spans.clear()
+        self.watching = watch or self._device.type == "cpu"
         synchronize(self._device)
         self._zero_s = time.perf_counter()
 
     def now_s(self) -> float:
+        """Seconds since the step's start; with all queued work done where the step is watched."""
+        if self.watching:
+            synchronize(self._device)
+        return time.perf_counter() - self._zero_s
+
+    def end_s(self) -> float:
         """Seconds since the step's start, with all queued work done."""
         synchronize(self._device)
         return time.perf_counter() - self._zero_s
 
     def note(self, phase: Phase, action: Action | None, begin_s: float, end_s: float) -> None:
-        """Keeps a span."""
+        """Keeps a span of a step that is watched."""
+        if not self.watching:
+            return
         forward = action is not None and action.forward
         microbatch = -1 if action is None else action.microbatch
         self._spans.append((PHASES.index(phase), forward, microbatch, begin_s, end_s))

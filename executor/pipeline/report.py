@@ -48,6 +48,7 @@ class StepReport:
         tokens: that counted.
         planned_us: of the simulated iteration.
         measured_us: from the common start until the last rank had updated its weights.
+        stages: empty for a step on GPUs that was not watched; see ``recorder``.
     """
 
     step: int

@@ -32,6 +32,7 @@ from arachne_opt.executor.watchdog import Watchdog
 StepCallback = Callable[[StepReport], None]
 
 _WRITING_LIMIT_S = 3600.0
+_WATCH_EVERY = 50
 
 
 class _Work(Protocol):
@@ -110,11 +111,12 @@ class PipelineTrainer:
         rate = learning_rate(job.learning_rate, step, job.steps, job.update)
         with self._watchdog.task(f"step {step}", job.timeout_s):
             meet()
-            self._recorder.begin()
+            self._recorder.begin(watch=self._watched(step))
             result = self._work.step(rate)
-            end_us = 1e6 * self._recorder.now_s()
+            end_us = 1e6 * self._recorder.end_s()
             rows = gather([end_us, *self._recorder.sums_us()])
         places = [(m.pipeline, m.stage) for m in job.layout.members]
+        sums = [row[1:] for row in rows] if self._recorder.watching else []
         return StepReport(
             step=step,
             loss=result.loss,
@@ -123,8 +125,12 @@ class PipelineTrainer:
             learning_rate=rate,
             planned_us=job.planned_us,
             measured_us=round(max(row[0] for row in rows)),
-            stages=stage_reports(places, [row[1:] for row in rows]),
+            stages=stage_reports(places, sums) if sums else (),
         )
+
+    def _watched(self, step: int) -> bool:
+        """Whether a step is told apart even where that costs time: the last one and a few."""
+        return step in (self.first_step + 1, self.job.steps - 1) or step % _WATCH_EVERY == 0
 
     def _keep(self, done: int) -> None:
         """Writes a checkpoint where one is due."""
