@@ -16,7 +16,7 @@ from arachne_opt.solvers.cascade.pod_solver import Pod, PodSolver
 from arachne_opt.solvers.cascade.schedule import Run, Schedule, in_start_order, left_shift
 
 # From here on problems are cut into pods.
-_LARGE_NODES, _LARGE_CASCADES = 10, 14
+_LARGE_NODES, _LARGE_CASCADES = 8, 14
 # Devices that a pod should have, and how often its widest needed group must fit into it.
 _POD_DEVICES = 16
 _WIDEST_TIMES = 2
