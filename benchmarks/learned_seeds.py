@@ -37,6 +37,7 @@ from arachne_opt.pipeline.problem import PipelineProblem
 from arachne_opt.solvers import clock
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.pipeline.base import PipelineProgress, PipelineResult
+from arachne_opt.solvers.pipeline.bounds import WorkBound
 from arachne_opt.solvers.pipeline.incumbent import PipelineIncumbent
 from arachne_opt.solvers.pipeline.planner import solve_pipeline
 from arachne_opt.solvers.pipeline.workbench import Workbench
@@ -112,13 +113,12 @@ def _templates(options: argparse.Namespace, results: Results, policy: PolicyFile
 
 
 def _cold(problem: PipelineProblem) -> Row:
-    """The whole search without seeds, and exact prices of the most promising templates."""
+    """The whole search without seeds."""
     seen, result = _timeline(problem, None)
     return {
         "timeline": seen,
         "seconds": result.iteration_s,
         "plan": plan_to_json(result.plan) if result.plan else None,
-        "priced": priced_cells(problem) if result.plan else None,
     }
 
 
@@ -151,7 +151,7 @@ def _seeded(problem: PipelineProblem, policy: PolicyFile | None, cold: Row, whol
     note, seen = _noting()
     bench = Workbench(problem, TableCosts(problem))
     best = PipelineIncumbent(bench, clock.Clock(_LONG), 0.0, note)
-    offer_seeds(bench, best, policy, lambda: False)
+    offer_seeds(bench, WorkBound(bench.space), best, policy, lambda: False)
     spent_s = time.process_time() - began
     seeds_s = seen[-1][1] if seen else math.inf
     timeline = [*seen]
@@ -163,8 +163,9 @@ def _seeded(problem: PipelineProblem, policy: PolicyFile | None, cold: Row, whol
         assert end_s is not None
         assert math.isclose(end_s, timeline[-1][1], rel_tol=1e-9), (end_s, timeline[-1])
     wanted = structure_of_plan(plan_from_json(cold["plan"]))
-    score = examine(problem, cold["priced"], wanted, policy)
-    rule = examine(problem, cold["priced"], wanted, None)
+    priced = priced_cells(problem)
+    score = examine(problem, priced, wanted, policy)
+    rule = examine(problem, priced, wanted, None)
     return {
         "timeline": timeline,
         "seconds": timeline[-1][1],

@@ -203,7 +203,10 @@ def _offer_seed(
         clock.spend(placed / _PLACED_PER_UNIT)
         return clock.over() or clock.elapsed() > end
 
-    schedule = seed_schedule(FastDecoder(digest), policy, best.bound_us, limits.seed, spent)
+    known_us = None if best.schedule is None else best.schedule.makespan_us
+    schedule = seed_schedule(
+        FastDecoder(digest), policy, best.bound_us, limits.seed, spent, below_us=known_us
+    )
     return best.offer(in_start_order(digest, schedule), "learned")
 
 

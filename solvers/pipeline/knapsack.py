@@ -34,6 +34,8 @@ def fill(
         over: ends the search at sets of fewer columns.
     """
     order = _efficient(sack)
+    # Rounded to whole units a column may take more than there is.
+    order = order[(sack.used[order] <= cells).all(axis=1)]
     used, samples = sack.used[order], sack.samples[order]
     shape = tuple((cells + 1).tolist())
     best = np.zeros(shape, dtype=np.int64)

@@ -1,6 +1,7 @@
 """Cascades as numbers without units, for a network over sets: modes in tasks in cascades.
 
 Times are parts of the lower bound of the makespan, device times parts of all devices until then.
+Nothing tells the number of devices or cascades: what is learned on few has to hold for many.
 """
 
 from __future__ import annotations
@@ -93,10 +94,7 @@ def view(decoder: FastDecoder, bound_us: int) -> CascadeView:
     problem_x = [
         least.sum(),
         chain.max(),
-        np.log(len(whole)),
-        np.log(digest.device_count),
         len(whole) / digest.device_count,
-        np.log(len(digest.nodes)),
         digest.device_count / len(digest.nodes) / 8,
         float(len(digest.kind_names)),
         chain.mean(),

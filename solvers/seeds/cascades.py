@@ -8,16 +8,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
-from arachne_opt.solvers.cascade.decoder import ONE_NODE, TWO_NODES, FastDecoder, State
+from arachne_opt.solvers.cascade.decoder import FastDecoder
+from arachne_opt.solvers.cascade.digest import Mode
+from arachne_opt.solvers.cascade.list_schedule import (
+    RULES,
+    cascade_fronts,
+    decode,
+    modes_for_deadline,
+    priorities,
+)
 from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.seeds.cascade_features import CascadeView, view
 from arachne_opt.solvers.seeds.network import Array, forward
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
-_SAMPLES = 400  # states that are decoded at most
-_HEATS = (0.3, 0.6, 1.0)  # of the draws, in turn; the first state takes what is likeliest
+_SAMPLES = 2000  # states that are decoded at most
+_HEATS = (0.1, 0.3, 0.6)  # of the draws, in turn
+_LOOSEST = 1.5  # deadlines of the rule, as a multiple of the bound
+_KEPT = 0.3  # most cascades that keep the policy's degrees beside those of a rule
+_HOPELESS = 3.0  # times the bound: longer schedules are of no use
+_STEPS = 1_000_000  # of the bound: starts that are told apart
 _NUDGE = 0.05  # of the bound: random shifts of starts, times the heat
-_REALISED = 3  # of the best states that become schedules
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,51 +86,90 @@ def seed_schedule(
     bound_us: int,
     seed: int,
     spent: Callable[[int], bool],
+    *,
+    below_us: int | None = None,
 ) -> Schedule:
-    """The best schedule of the states that the policy draws.
+    """The best list schedule of what the policy and the rules of list scheduling draw.
 
     Args:
         decoder: of the problem.
         policy: with weights for cascades.
         bound_us: a lower bound of the makespan.
+        below_us: a makespan that is known to be possible.
         seed: of the draws.
         spent: told how many tasks were placed since it was last asked; says whether to stop.
     """
-    advice = advise(policy, view(decoder, bound_us))
-    rng = np.random.default_rng(seed)
-    tasks = len(decoder.modes)
-    found: list[tuple[int, State]] = []
+    draws = Draws(decoder, advise(policy, view(decoder, bound_us)), bound_us, seed)
+    draws.below_us = below_us or draws.below_us
+    best: Schedule | None = None
     for number in range(_SAMPLES):
-        heat = 0.0 if number == 0 else _HEATS[number % len(_HEATS)]
-        state = _draw(decoder, advice, heat, rng)
-        ends, _ = decoder.decode(state)
-        found.append((max(ends), state))
-        found = sorted(found, key=lambda entry: entry[0])[:_REALISED]
-        if spent(tasks) or found[0][0] <= bound_us:
+        modes, priority = draws.choice(number)
+        schedule = decode(decoder.digest, modes, priority)
+        if best is None or schedule.key < best.key:
+            best = schedule
+            draws.below_us = min(draws.below_us, best.makespan_us)
+        if spent(len(modes)) or best.makespan_us <= bound_us:
             break
-    schedules = [decoder.realise(state, *decoder.decode(state)) for _, state in found]
-    return min(schedules, key=lambda schedule: schedule.key)
+    assert best is not None
+    return best
 
 
-def _draw(decoder: FastDecoder, advice: Advice, heat: float, rng: np.random.Generator) -> State:
-    """A state: modes by their likelihood, tasks by their start, predecessors first."""
-    logits, start = advice.logits, advice.start
-    if heat > 0:
-        # The largest of logits with Gumbel noise is a draw from their softmax.
-        logits = logits + heat * rng.gumbel(size=len(logits))
-        start = start + heat * _NUDGE * rng.standard_normal(len(start))
-    picks, first = [], 0
-    for lines in decoder.modes:
-        picks.append(int(logits[first : first + len(lines)].argmax()))
-        first += len(lines)
-    begin = start.tolist()
-    for t, predecessors in enumerate(decoder.predecessors):
-        for p in predecessors:
-            begin[t] = max(begin[t], begin[p] + 1e-6)
-    order = sorted(range(len(begin)), key=lambda t: (begin[t], t))
-    sites = [ONE_NODE] * len(begin)
-    for t, pick in enumerate(picks):
-        line = decoder.modes[t][pick]
-        if line.degree > max(decoder.sizes[n] for n in line.nodes):
-            sites[t] = TWO_NODES
-    return State(order, picks, sites)
+class Draws:
+    """Random modes and priorities around the advice of a policy and the rules of list scheduling.
+
+    Degrees come from the policy, or from a deadline by rule with some cascades as the policy has
+    them; the order comes from the policy's starts or from the priorities of a rule.
+    """
+
+    def __init__(self, decoder: FastDecoder, advice: Advice, bound_us: int, seed: int) -> None:
+        self._decoder = decoder
+        self._digest = decoder.digest
+        self._advice = advice
+        self._bound_us = bound_us
+        self._rng = np.random.default_rng(seed)
+        self._fronts = cascade_fronts(decoder.digest)
+        self.below_us = round(_HOPELESS * bound_us)
+
+    def choice(self, number: int) -> tuple[list[Mode], list[int]]:
+        """Modes and priorities of a number; the first ones are what the policy holds for best."""
+        heat = 0.0 if number < 2 else _HEATS[number % len(_HEATS)]
+        kept = 1.0 if number % 4 < 2 else _KEPT * self._rng.random()
+        picks = self._mixed(self._by_policy(heat), kept)
+        modes = [self._decoder.modes[t][pick].mode for t, pick in enumerate(picks)]
+        if number % 2 == 0:
+            return modes, self._starts(heat)
+        rule = RULES[int(self._rng.integers(len(RULES)))]
+        return modes, priorities(self._digest, modes, rule)
+
+    def _by_policy(self, heat: float) -> list[int]:
+        logits = self._advice.logits
+        if heat > 0:
+            # The largest of logits with Gumbel noise is a draw from their softmax.
+            logits = logits + heat * self._rng.gumbel(size=len(logits))
+        picks, first = [], 0
+        for lines in self._decoder.modes:
+            picks.append(int(logits[first : first + len(lines)].argmax()))
+            first += len(lines)
+        return picks
+
+    def _mixed(self, picks: list[int], kept: float) -> list[int]:
+        """The given degrees for a share of the cascades, those of a deadline for the others.
+
+        No cascade keeps degrees under which it alone takes longer than the best schedule so far.
+        """
+        most = max(1.0, min(_LOOSEST, self.below_us / self._bound_us))
+        deadline_us = round(self._bound_us * self._rng.uniform(1.0, most))
+        modes = modes_for_deadline(self._digest, self._fronts, deadline_us)
+        found = list(picks)
+        for row in self._digest.cascades:
+            alone_us = sum(self._decoder.modes[t][picks[t]].mode.least_us for t in row)
+            if alone_us >= self.below_us or self._rng.random() >= kept:
+                for t in row:
+                    found[t] = self._decoder.pick_of(t, modes[t].degree, modes[t].kind)
+        return found
+
+    def _starts(self, heat: float) -> list[int]:
+        """Priorities after the starts of the policy: the earlier, the higher."""
+        noise = heat * _NUDGE * self._rng.standard_normal(len(self._advice.start))
+        found: list[int] = np.round(-_STEPS * (self._advice.start + noise)).astype(int).tolist()
+        return found

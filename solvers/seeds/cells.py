@@ -11,16 +11,26 @@ from arachne_opt.solvers.seeds.structures import FILLINGS, MOST_BLOCKS, Structur
 MOST_CELLS = 300
 _HOPELESS = 1.7  # cells whose estimate is so much worse than the best one are not looked at
 _TINY = 1e-9
-_ODD = (1, 3)
+_ODD, _FILLED_BY = (1, 3), (1, 2, 3)
+_SMALL = 2  # largest micro-batch of batches that fill a type
 
 
 def grid(space: Space) -> Ints:
-    """Batches of the grid: small odd numbers times powers of two, as far as devices go."""
-    replicas = max((space.devices(p) for p in range(len(space.places))), default=0)
-    most = replicas * max((a.microbatch for a in space.atoms), default=0)
+    """Batches of the grid: small odd numbers times powers of two, and those that fill a type.
+
+    A type is filled by one, two or three stages on all its devices.
+    """
+    rooms = [(space.devices(space.place_of(a.kind)) // a.kind.tp, a) for a in space.atoms]
+    most = max((room * a.microbatch for room, a in rooms), default=0)
     most = min(most, space.problem.global_batch)
-    odd = {o << shift for o in _ODD for shift in range(most.bit_length())}
-    sizes = sorted(b for b in odd if b <= most)
+    found = {o << shift for o in _ODD for shift in range(most.bit_length())}
+    found |= {
+        room // stages * a.microbatch
+        for room, a in rooms
+        for stages in _FILLED_BY
+        if a.microbatch <= _SMALL and a.kind.ep == 1
+    }
+    sizes = sorted(b for b in found if 0 < b <= most)
     if not space.problem.options.allow_excess:
         sizes = [b for b in sizes if space.problem.global_batch % b == 0]
     return np.array(sizes, dtype=np.int64)

@@ -73,10 +73,6 @@ class AtomFacts:
     first: Floats
     second: Floats
 
-    def rows_held(self, atom: int, in_flight: int) -> float:
-        """Rows that the memory of a stage holds with so many micro-batches in flight."""
-        return float(np.floor(1 / (self.first[atom] + self.second[atom] * in_flight) + 0.01))
-
 
 def kinds_of(space: Space, batches: Ints) -> Kinds:
     """The facts of the kinds of a space, without recomputation."""

@@ -24,10 +24,10 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 from arachne_opt.solvers.seeds.kinds import AtomFacts, atom_facts
 
 _MOST_STAGES = 16
-_LENGTHS = (0, 1, 2)  # stages beyond the fewest that memory allows
-_LEADS = (1, 2, 3, 4, 6)  # stages of the first type of two
+_LENGTHS = 8  # chains of the same atoms, of the best lengths
+_SPLIT_ROW, _ROUNDED = 0.3, 0.01
 _ATOMS_OF_PAIRS = 3  # of each type
-_OF_TYPES = 6  # chains of each choice of types that are divided
+_OF_TYPES = 30  # chains of each choice of types that are divided
 _PIPELINES = 4  # the exchange across pipelines is taken as that of so many
 _EXCHANGE = 0.05  # part of an iteration that it may take
 _DOUBT = 1.1  # sets are tried unless they train less than wanted even with so much more
@@ -75,25 +75,18 @@ def offer_sets(
 def _chains(space: Space, bound: WorkBound, hoped_s: float) -> Iterator[Chain]:
     """Chains of one type and of two, with the samples that each trains in the time hoped for."""
     facts = atom_facts(space)
-    atoms = range(len(facts.atoms))
-    place = [space.place_of(facts.atoms[a].kind) for a in atoms]
+    judge = _Judge(space, facts, bound, hoped_s)
+    place = [space.place_of(atom.kind) for atom in facts.atoms]
     alone: dict[int, list[tuple[float, int]]] = {}
-    for a in atoms:
-        fewest = _fewest(facts, a, space.costs.row_count)
-        for more in _LENGTHS if fewest else ():
-            one = _chain(space, facts, ((a, fewest + more),), bound, hoped_s)
-            if one is not None:
-                alone.setdefault(place[a], []).append((one.value, a))
-                yield one
+    for a in range(len(facts.atoms)):
+        for one in judge.chains(a, None):
+            alone.setdefault(place[a], []).append((one.value, a))
+            yield one
     for p, q in permutations(range(len(space.places)), 2):
         for a in _best(alone.get(p, [])):
             for b in _best(alone.get(q, [])):
-                for lead in _LEADS:
-                    rest = _fewest(facts, b, space.costs.row_count, (a, lead))
-                    blocks = ((a, lead), (b, rest))
-                    one = _chain(space, facts, blocks, bound, hoped_s) if rest else None
-                    if one is not None:
-                        yield one
+                if facts.microbatch[a] == facts.microbatch[b]:
+                    yield from judge.chains(a, b)
 
 
 def _best(values: list[tuple[float, int]]) -> list[int]:
@@ -101,48 +94,50 @@ def _best(values: list[tuple[float, int]]) -> list[int]:
     return list(dict.fromkeys(a for _, a in sorted(values, reverse=True)))[:_ATOMS_OF_PAIRS]
 
 
-def _fewest(facts: AtomFacts, a: int, rows: int, lead: tuple[int, int] | None = None) -> int:
-    """The fewest stages of an atom that hold all rows behind a lead of another; 0 for none."""
-    held = 0.0
-    for stages in range(1, _MOST_STAGES + 1):
-        held += facts.rows_held(a, stages)
-        before = 0.0
-        if lead is not None:
-            before = sum(facts.rows_held(lead[0], stages + i + 1) for i in range(lead[1]))
-        if held + before >= rows:
-            return stages
-    return 0
+class _Judge:
+    """Estimates chains of all lengths of two atoms at once: arrays [stages of a, stages of b]."""
 
+    def __init__(self, space: Space, facts: AtomFacts, bound: WorkBound, hoped_s: float) -> None:
+        self.space = space
+        self.facts = facts
+        self.hoped_s = hoped_s
+        self.inner = space.costs.row_count - 2
+        self.most = min(_MOST_STAGES, space.costs.row_count, space.in_stages)
+        tp = np.array([atom.kind.tp for atom in facts.atoms])
+        self.place = [space.place_of(atom.kind) for atom in facts.atoms]
+        self.worth = tp * bound.prices[self.place]
+        self.longest = np.array([space.devices(p) for p in self.place]) // tp
+        flight = np.arange(1, 2 * self.most + 1)
+        rows = 1 / (facts.first[:, None] + facts.second[:, None] * flight)
+        held = np.floor(rows + _ROUNDED).cumsum(axis=1)
+        self.held = np.concatenate([np.zeros((len(tp), 1)), held], axis=1)
 
-def _chain(
-    space: Space,
-    facts: AtomFacts,
-    blocks: tuple[tuple[int, int], ...],
-    bound: WorkBound,
-    hoped_s: float,
-) -> Chain | None:
-    """The chain of these blocks, None where micro-batches differ or devices do not suffice."""
-    batch = int(facts.microbatch[blocks[0][0]])
-    if any(int(facts.microbatch[a]) != batch for a, _ in blocks):
-        return None
-    taken = np.zeros(len(space.places))
-    for a, stages in blocks:
-        taken[space.place_of(facts.atoms[a].kind)] += stages * facts.atoms[a].kind.tp
-    limits = np.array([space.devices(p) for p in range(len(space.places))])
-    total = sum(stages for _, stages in blocks)
-    if (taken > limits).any() or total > min(space.costs.row_count, space.in_stages):
-        return None
-    speed = sum(stages / facts.row_s[a] for a, stages in blocks)
-    rows = space.costs.row_count - 2 + facts.head_s[blocks[-1][0]] / facts.row_s[blocks[-1][0]]
-    slowest = max(facts.row_s[a] for a, _ in blocks)
-    sends = max(facts.send_s[a] for a, _ in blocks) if total > 1 else 0.0
-    load = max(rows / speed, slowest) + sends
-    rounds = (1 - _EXCHANGE) * hoped_s / load - (total - 1)
-    if rounds < 1:
-        return None
-    places = frozenset(np.flatnonzero(taken).tolist())
-    value = rounds * batch / float(taken @ bound.prices)
-    return Chain(blocks, batch, places, int(rounds), value)
+    def chains(self, a: int, b: int | None) -> Iterator[Chain]:
+        """The best chains of an atom alone, or in front of another."""
+        facts, last = self.facts, a if b is None else b
+        sa = np.arange(1, self.most + 1)[:, None]
+        sb = np.zeros((1, 1), dtype=np.int64) if b is None else np.arange(1, self.most + 1)[None]
+        total = sa + sb
+        rows = self.inner + facts.head_s[last] / facts.row_s[last]
+        speed = sa / facts.row_s[a] + sb / facts.row_s[last]
+        quickest = min(facts.row_s[a], facts.row_s[last])
+        load = rows / speed + np.where(total > 1, _SPLIT_ROW * quickest, 0)
+        load = np.maximum(load, facts.row_s[last] + facts.head_s[last])
+        load = load + np.where(total > 1, max(facts.send_s[a], facts.send_s[last]), 0)
+        held = self.held[a][np.minimum(total, 2 * self.most)] - self.held[a][sb]
+        if b is not None:
+            held = held + self.held[b][sb]
+        rounds = np.floor((1 - _EXCHANGE) * self.hoped_s / load - (total - 1))
+        fits = (held >= self.inner) & (rounds >= 1) & (total <= self.most)
+        fits &= (sa <= self.longest[a]) & (sb <= self.longest[last])
+        batch = int(facts.microbatch[a])
+        value = np.where(fits, rounds * batch / (sa * self.worth[a] + sb * self.worth[last]), 0)
+        for n in np.argsort(-value, axis=None)[:_LENGTHS]:
+            i, j = np.unravel_index(int(n), value.shape)
+            if value[i, j] > 0:
+                blocks = ((a, int(sa[i, 0])),) + (((b, int(sb[0, j])),) if b is not None else ())
+                places = frozenset(self.place[atom] for atom, _ in blocks)
+                yield Chain(blocks, batch, places, int(rounds[i, j]), float(value[i, j]))
 
 
 def _columns(bench: Workbench, chains: list[Chain], over: Callable[[], bool]) -> list[Column]:

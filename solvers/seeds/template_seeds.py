@@ -52,7 +52,7 @@ def offer_seeds(
         )
         near = climb(bench, Start(search, start.found), bench.limits, patience)
         _offer(bench, best, column(near))
-    offer_sets(bench, bound, best, _Patience(over))
+    offer_sets(bench, bound, best, over)
 
 
 class _Patience:
