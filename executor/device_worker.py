@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -50,12 +51,12 @@ class DeviceMeter:
         job = self._job
         for tp, microbatch in job.points:
             label = f"rows of {job.model} at tp {tp}, micro-batch {microbatch}"
-            yield label, lambda tp=tp, m=microbatch: self._rows(tp, m)
+            yield label, partial(self._rows, tp, microbatch)
         for degree in (k for k in job.degrees if k > 1):
             for operation in LINKS:
                 for size in job.sizes_bytes:
                     label = f"{operation} of {size} bytes among {degree}"
-                    yield label, lambda o=operation, k=degree, s=size: self._link(o, k, s)
+                    yield label, partial(self._link, operation, degree, size)
 
     def _rows(self, tp: int, microbatch: int) -> list[Measurement]:
         """Forward, backward and update of the embedding, a block and the head."""

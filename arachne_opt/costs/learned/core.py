@@ -104,7 +104,9 @@ class _Table:
         self._terms = samples.terms / self._scale
         self._logs, self._weights = targets.logs, targets.weights / targets.weights.mean()
         count = samples.terms.shape[1]
-        self._count, self._labels, columns = count, [], []
+        self._count = count
+        self._labels: list[list[str]] = []
+        columns = []
         for j in range(count):
             names, inverse = np.unique(samples.scales[:, j], return_inverse=True)
             columns.append(inverse + count + sum(len(found) for found in self._labels))
@@ -125,7 +127,8 @@ class _Table:
         return float(np.log(np.median(values[there] / column[there]) / 4))
 
     def _parts(self, x: Floats) -> Floats:
-        return self._terms * np.exp(x[: self._count] + x[self._columns])
+        parts: Floats = self._terms * np.exp(x[: self._count] + x[self._columns])
+        return parts
 
     def objective(self, x: Floats) -> float:
         """Weighted squares of the errors in logarithms, and of the pulls on factors."""
@@ -146,7 +149,9 @@ class _Table:
         normal = (slopes * self._weights[:, None]).T @ slopes + np.diag(self._prior)
         gradient = slopes.T @ (self._weights * errors) + self._prior * (x - self.start)
         normal += damping * np.diag(np.diag(normal))
-        return np.clip(np.linalg.solve(normal, -gradient), -_LONGEST_STEP, _LONGEST_STEP)
+        whole = np.linalg.solve(normal, -gradient)
+        step: Floats = np.clip(whole, -_LONGEST_STEP, _LONGEST_STEP)
+        return step
 
     def core(self, x: Floats) -> Core:
         """The factors in the terms' own units; labels whose term never mattered are left out."""

@@ -137,7 +137,9 @@ def _inputs(samples: Samples) -> Floats:
 
 
 def _boosted(inputs: Floats, wanted: Floats, asked: Floats, seed: int) -> Floats:
-    from sklearn.ensemble import GradientBoostingRegressor
+    from sklearn.ensemble import (  # type: ignore[import-untyped]  # it ships no types
+        GradientBoostingRegressor,
+    )
 
     trees = GradientBoostingRegressor(
         n_estimators=300, max_depth=3, learning_rate=0.05, random_state=seed

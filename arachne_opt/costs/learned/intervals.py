@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from arachne_opt.costs.learned.samples import Floats
 from arachne_opt.errors import InputError
 
 _MOST_KEPT = 400
@@ -26,7 +27,7 @@ class Scores:
     values: tuple[float, ...]
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Scores:
+    def of(cls, values: Sequence[float] | Floats) -> Scores:
         """Scores of held-out points; of very many, evenly spread ones are kept."""
         ordered = np.sort(np.asarray(values, dtype=np.float64))
         if len(ordered) > _MOST_KEPT:

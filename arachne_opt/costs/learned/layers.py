@@ -65,7 +65,7 @@ def samples_of(
     profiles: Iterable[Profiles], arithmetic: ArithmeticOf = usual
 ) -> tuple[LayerSample, ...]:
     """The samples in measured profiles; types without a public data sheet are left out."""
-    found = []
+    found: list[LayerSample] = []
     for profile in profiles:
         kinds = row_kinds(profile.model)
         for step in profile.steps:
