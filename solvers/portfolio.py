@@ -31,8 +31,9 @@ from arachne_opt.solvers.search import Parts, Search
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 from arachne_opt.solvers.whole import to_whole, whole_progress
 
-# Share of the time for list scheduling, where all rules take longer.
-_LIST_SHARE = 0.1
+# Share of the time for list scheduling, where all rules take longer; peers' rules begin up to the
+# other share.
+_LIST_SHARE, _RULE_SHARE = 0.1, 0.2
 # Schedules made where the search starts with pods.
 _FEW_LISTS = 1
 # Share of the time for plans that a learned policy draws, and tasks placed in a unit of work.
@@ -142,11 +143,8 @@ def _solve(
     ruled = rule is not None and best.offer(rule, "rule")
     if parts is not None and parts.policy is not None:
         ruled |= _offer_seed(digest, best, clock, limits, parts.policy)
-    if start is not None and parts is not None and not (problem.pinned or few):
-        assert best.schedule is not None  # at least what was given
-        # Where lists or rules give better plans, what was given would only take time.
-        if start.makespan_us == best.schedule.makespan_us:
-            settle(digest, (start, rule) if rule else (start,), best, clock, limits)
+    if start is not None and parts is not None and not problem.pinned:
+        settle(digest, _worth(start, rule, best, few), best, clock, limits)
     if parts is not None and problem.pinned:
         # The other search does not know pins.
         PinnedSearch(digest, best, clock, limits, parts).run()
@@ -155,6 +153,19 @@ def _solve(
         begin = best.schedule if ruled else None
         Search(digest, best, clock, limits, parts, begin).run()
     return _finish(best, limits, clock, digest, name)
+
+
+def _worth(
+    start: Schedule, rule: Schedule | None, best: Incumbent, few: bool
+) -> tuple[Schedule, ...]:
+    """What to search around where a plan was given: that plan, unless something quick is better.
+
+    Pods have plans of their own before long, and need the time.
+    """
+    assert best.schedule is not None  # at least what was given
+    if few or start.makespan_us > best.schedule.makespan_us:
+        return ()
+    return (start,) if rule is None else (start, rule)
 
 
 def _quickly(problem: CascadeProblem) -> CascadePlan:
@@ -177,8 +188,8 @@ def _rules(digest: Digest, clock: Clock, limits: Limits) -> list[Schedule]:
     They keep a cascade on one group: where hand-offs weigh, that is a good beginning.
     """
     found = []
-    for rule in (dynamic_cp, knapformer):
-        late = clock.wall_s() > _LIST_SHARE * limits.time_limit_s
+    for rule in (knapformer, dynamic_cp):
+        late = clock.wall_s() > _RULE_SHARE * limits.time_limit_s
         if clock.over() or digest.problem.pinned or (late and not limits.deterministic):
             break
         plan = rule(digest.problem, limits).plan
