@@ -168,12 +168,6 @@ def covers(outer: Box, inner: Box) -> bool:
     return all(a <= c and d <= b for (a, b), (c, d) in zip(outer, inner, strict=True))
 
 
-def overlap(one: Box, two: Box) -> Box | None:
-    """What two boxes share; None for nothing."""
-    both = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, two, strict=True))
-    return both if all(a < b for a, b in both) else None
-
-
 def within(box: Box, outer: Box) -> tuple[slice, ...]:
     """Where a box lies in a tensor that holds an outer one."""
     return tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(box, outer, strict=True))

@@ -118,11 +118,6 @@ class Layout:
             for n in range(first, first + m.kind.ep)
         )
 
-    def stage_of(self, rank: int) -> Stage:
-        """The stage of a rank."""
-        m = self.members[rank]
-        return self.plan.pipelines[m.pipeline].stages[m.stage]
-
     def replica_count(self, pipeline: int, stage: int) -> int:
         """Replicas of a stage."""
         return len(self.plan.pipelines[pipeline].stages[stage].replicas)

@@ -88,11 +88,6 @@ class StageWorker:
         """This rank's part of the loss of the iteration."""
         return self._total
 
-    @property
-    def most_held(self) -> int:
-        """Micro-batches that wait for their backward."""
-        return len(self._held)
-
     def forward(self, microbatch: int, received: Tensor | None) -> Tensor | None:
         """Output for the next stage; None where the loss is taken."""
         given = self._fetch(microbatch)[0] if received is None else received.requires_grad_()

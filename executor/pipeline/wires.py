@@ -55,7 +55,6 @@ class Wires:
         self._first = seats[first_member]
         self._receipts: dict[tuple[bool, int], list[_Receipt]] = {}
         self._sends: list[tuple[dist.Work, Tensor]] = []
-        self.sent_bytes = 0
 
     def receive(self, action: Action) -> None:
         """Posts the receipt of a message."""
@@ -72,7 +71,6 @@ class Wires:
         assert work is not None  # this rank is in the group
         self._sends = [(w, d) for w, d in self._sends if not w.is_completed()]
         self._sends.append((work, data))
-        self.sent_bytes += data.numel() * data.element_size()
 
     def take(self, forward: bool, microbatch: int) -> Tensor | None:
         """Waits for the messages of an operation; None where it has none."""

@@ -143,4 +143,4 @@ def test_interleaved_stages_need_torch():
 @pytest.mark.slow
 def test_balance_of_experts_counts_once_per_token():
     spec, plan = FOUR["experts over two replicas"]
-    hold_against_one_process(spec, plan, 4, balance=0.01)
+    hold_against_one_process(spec, plan, 4, steps=2, balance=0.01)
