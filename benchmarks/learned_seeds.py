@@ -256,7 +256,8 @@ def _cascades(options: argparse.Namespace, results: Results, policy: PolicyFile 
 
 def _problems(options: argparse.Namespace) -> Iterator[CascadeProblem]:
     if options.data is not None:
-        for instance in read_instances_sparingly(options.data):
+        chosen = slice(options.first, options.first + options.count)
+        for instance in read_instances_sparingly(options.data)[chosen]:
             yield instance.problem
         return
     for number in range(options.first, options.first + options.count):

@@ -18,9 +18,9 @@ from arachne_opt.solvers.seeds.templates import FIRST, Scored, score
 _SOURCE = "learned template"
 _CELLS, _OFTEN = 3, 2  # cells that are divided, of so many structures; one of the others
 _NEAR = 1.05  # templates this much worse than the best one are still climbed from
-_CLIMBED = 3  # batches whose best template is changed step by step
+_CLIMBED = 2  # batches whose best template is changed step by step
 _HOPED = 1.25  # columns beyond this multiple of the best prediction are not divided
-_DIVISIONS = 250  # of sixteen templates each, in a climb
+_DIVISIONS = 120  # of sixteen templates each, in a climb
 
 Over = Callable[[], bool]
 
