@@ -206,8 +206,8 @@ def _exchange(
     """Sends and receives all of a kind; bytes sent (to other nodes, inside the node)."""
     own = dist.get_rank()
     sent = torch.zeros(2, dtype=torch.int64)
-    works: list[dist.Work | None] = []
-    kept, arriving = [], []
+    messages: list[dist.P2POp] = []
+    arriving = []
     for (a, b), moves in _by_pair(kind.moves).items():
         if a == b == own:
             for move in moves:
@@ -215,14 +215,13 @@ def _exchange(
         elif a == own:
             data = torch.cat([_get(source, move).flatten() for move in moves])
             sent[0 if node_of(a) != node_of(b) else 1] += data.numel() * data.element_size()
-            kept.append(data)  # until it has left
-            works.append(dist.isend(data, b))
+            messages.append(dist.P2POp(dist.isend, data, b))
         elif b == own:
             data = torch.empty(sum(m.values for m in moves), dtype=kind.dtype, device=device)
             arriving.append((moves, data))
-            works.append(dist.irecv(data, a))
-    for work in works:
-        assert work is not None  # the default group has all processes
+            messages.append(dist.P2POp(dist.irecv, data, a))
+    # As one batch: NCCL would hang on sends and receipts that wait for each other.
+    for work in dist.batch_isend_irecv(messages) if messages else ():
         work.wait()
     for moves, data in arriving:
         for move, part in zip(moves, torch.split(data, [m.values for m in moves]), strict=True):
