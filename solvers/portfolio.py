@@ -36,8 +36,8 @@ from arachne_opt.solvers.whole import to_whole, whole_progress
 _LIST_SHARE, _RULE_SHARE = 0.1, 0.2
 # Schedules made where the search starts with pods.
 _FEW_LISTS = 1
-# Share of the time for plans that a learned policy draws, and tasks placed in a unit of work.
-_SEED_SHARE, _PLACED_PER_UNIT = 0.15, 800_000
+# Most of the time for plans that a learned policy draws, and tasks placed in a unit of work.
+_SEED_SHARE, _PLACED_PER_UNIT = 0.5, 800_000
 
 
 def solve_cascade(

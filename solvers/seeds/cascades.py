@@ -22,7 +22,7 @@ from arachne_opt.solvers.seeds.cascade_features import CascadeView, view
 from arachne_opt.solvers.seeds.network import Array, forward
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
-_SAMPLES = 2000  # states that are decoded at most
+_SAMPLES = 150  # list schedules that are made at most
 _HEATS = (0.1, 0.3, 0.6)  # of the draws, in turn
 _LOOSEST = 1.5  # deadlines of the rule, as a multiple of the bound
 _KEPT = 0.3  # most cascades that keep the policy's degrees beside those of a rule
