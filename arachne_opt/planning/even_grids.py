@@ -1,12 +1,13 @@
-"""Grids whose stages a trainer cuts itself: all of them are estimated, the best are priced."""
+"""Grids whose stages a trainer cuts itself: all are estimated, the best are checked and priced."""
 
 from __future__ import annotations
 
 import heapq
 import time
 from collections.abc import Iterator
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 
+from arachne_opt.costs.pipeline.closed_form import stage_sends_s
 from arachne_opt.costs.pipeline.tables import TableCosts
 from arachne_opt.errors import InfeasibleError
 from arachne_opt.exporters.grid import CutRule
@@ -21,7 +22,7 @@ _PRICED = 200
 _WANTED = 5
 
 # Kind of every stage, replicas and micro-batch.
-_Layout = tuple[tuple[ReplicaKind, ...], int, int]
+Layout = tuple[tuple[ReplicaKind, ...], int, int]
 
 
 def even_grids(problem: PipelineProblem, rule: CutRule, limits: Limits) -> Iterator[PipelinePlan]:
@@ -29,8 +30,8 @@ def even_grids(problem: PipelineProblem, rule: CutRule, limits: Limits) -> Itera
     costs = TableCosts(problem)
     deadline = time.monotonic() + limits.time_limit_s
     rows = costs.row_count
-    best: list[tuple[float, int, _Layout]] = []
-    for number, layout in enumerate(_layouts(problem, costs, rule)):
+    best: list[tuple[float, int, Layout]] = []
+    for number, layout in enumerate(all_layouts(problem, costs, rule)):
         if number % 256 == 0 and time.monotonic() > deadline:
             break
         cuts = rule(rows, len(layout[0]))
@@ -42,7 +43,7 @@ def even_grids(problem: PipelineProblem, rule: CutRule, limits: Limits) -> Itera
             heapq.heappushpop(best, entry)
     given = 0
     for _, _, layout in sorted(best, reverse=True):
-        plan = _plan(problem, layout, rule)
+        plan = plan_of_layout(problem, layout, rule)
         if plan is not None:
             yield plan
             given += 1
@@ -50,7 +51,7 @@ def even_grids(problem: PipelineProblem, rule: CutRule, limits: Limits) -> Itera
                 return
 
 
-def _layouts(problem: PipelineProblem, costs: TableCosts, rule: CutRule) -> Iterator[_Layout]:
+def all_layouts(problem: PipelineProblem, costs: TableCosts, rule: CutRule) -> Iterator[Layout]:
     """Every grid: one tp, types in every order, stages of each, replicas, micro-batch."""
     kinds = [k for k in costs.kinds if k.ep == 1]
     most = problem.options.max_stages or costs.row_count
@@ -67,7 +68,7 @@ def _of_order(
     costs: TableCosts,
     order: tuple[ReplicaKind, ...],
     lengths: list[int],
-) -> Iterator[_Layout]:
+) -> Iterator[Layout]:
     room = [_groups(problem, kind) for kind in order]
     samples = problem.global_batch
     for replicas in range(1, min(room) + 1):
@@ -102,16 +103,25 @@ def _groups(problem: PipelineProblem, kind: ReplicaKind) -> int:
 
 
 def _estimate_s(
-    problem: PipelineProblem, costs: TableCosts, layout: _Layout, cuts: tuple[int, ...]
+    problem: PipelineProblem, costs: TableCosts, layout: Layout, cuts: tuple[int, ...]
 ) -> float:
-    """Compute alone: all rounds of the slowest stage, and one of the others."""
+    """The closed form without updates: compute, sends, and the slowest gradient exchange."""
     kinds, replicas, m = layout
+    rings = [[kind] * replicas for kind in kinds]
     work = [costs.work_s(k, m, cuts[i], cuts[i + 1]) for i, k in enumerate(kinds)]
+    sends = []
+    for i, (a, b) in enumerate(pairwise(rings)):
+        forward, backward = costs.cut_s(a, b, m * replicas)
+        sends.append((float(forward[cuts[i + 1]]), float(backward[cuts[i + 1]])))
+    loads = [w + s for w, s in zip(work, stage_sends_s(sends), strict=True)]
+    sync = max(
+        float(costs.stage_sync_s(ring)[cuts[i], cuts[i + 1]]) for i, ring in enumerate(rings)
+    )
     rounds = -(-problem.global_batch // (m * replicas))
-    return (rounds - 1) * max(work) + sum(work)
+    return (rounds - 1) * max(loads) + sum(loads) + sync
 
 
-def _plan(problem: PipelineProblem, layout: _Layout, rule: CutRule) -> PipelinePlan | None:
+def plan_of_layout(problem: PipelineProblem, layout: Layout, rule: CutRule) -> PipelinePlan | None:
     """The plan of a grid with nodes; None where it is not legal or does not fit into the nodes."""
     kinds, replicas, m = layout
     cuts = rule(problem.model.row_count, len(kinds))

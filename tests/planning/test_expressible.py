@@ -2,12 +2,14 @@
 
 import pytest
 
+from arachne_opt.costs.pipeline.tables import TableCosts
 from arachne_opt.errors import InfeasibleError, NoPlanError
 from arachne_opt.exporters.grid import losses
 from arachne_opt.exporters.trainers import TRAINERS
 from arachne_opt.pipeline.check import check_plan
 from arachne_opt.pipeline.closed_form import price_plan
 from arachne_opt.pipeline.problem import PipelineOptions
+from arachne_opt.planning.even_grids import all_layouts, plan_of_layout
 from arachne_opt.planning.expressible import nearest
 from arachne_opt.planning.pipeline_service import PipelineService
 from arachne_opt.solvers.base import Limits
@@ -45,6 +47,20 @@ def test_a_trainer_that_takes_any_cuts_is_never_behind_one_that_makes_its_own(na
     for trainer in ("accelerate", "deepspeed"):
         cut = nearest(PROBLEMS[name], TRAINERS[trainer].abilities, LIMITS).iteration_s
         assert free <= cut * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("trainer", ["accelerate", "deepspeed"])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_best_of_all_grids_with_the_cuts_of_a_trainer_is_found(trainer: str, seed: int):
+    problem = small_problem("A100-40=4,T4=2,V100-16=2", seed=seed, rows=7)
+    rule = TRAINERS[trainer].abilities.cuts
+    assert rule is not None
+    layouts = all_layouts(problem, TableCosts(problem), rule)
+    plans = [plan for layout in layouts if (plan := plan_of_layout(problem, layout, rule))]
+    best_s = min(price_plan(problem, plan).iteration_s for plan in plans)
+    found = nearest(problem, TRAINERS[trainer].abilities, LIMITS)
+    # Estimates leave out optimizer updates, which decide between grids that are as good.
+    assert found.iteration_s <= best_s * 1.01
 
 
 def test_a_plan_that_loses_nothing_is_found_again_or_bettered():
