@@ -31,7 +31,7 @@ from arachne_opt.errors import InputError, StoreError
 
 LOG = logging.getLogger(__name__)
 
-_POLL_S = 0.1
+_POLL_S = 0.25
 
 
 @contextmanager
