@@ -28,6 +28,8 @@ SHARDINGS = ("replicated", "zero1", "fsdp2")
 _BYTES = 4
 _MOMENTS = 2  # of AdamW, for each weight
 _RGB = 3
+# Of a tile, at the peak of the larger of both encodes; fitted like the others.
+_FIRST_FRAME = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +184,7 @@ class RuntimeMemory:
         pixels = shape.frames * shape.height * shape.width * _RGB
         values = area * self.model.vae.base_channels * features + pixels * own.pixels
         if self.model.from_image:  # a tile that shows the first frame and then nothing
-            values += area * shape.frames * _RGB
+            values += _FIRST_FRAME * area * shape.frames * _RGB
         return self.states_bytes() + round(_BYTES * (values + self._latent_values(batch)))
 
     def _latent_values(self, batch: MicroBatch) -> int:
