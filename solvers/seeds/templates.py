@@ -14,6 +14,7 @@ from arachne_opt.solvers.seeds.policy_file import PolicyFile
 from arachne_opt.solvers.seeds.structures import Structures, structures_of
 
 FIRST = 8  # structures whose columns are priced first
+_TRUST = 0.4  # part of a correction that is believed: the network has seen few problems
 _DOUBT = 0.5  # a cell that the network holds for impossible counts as so much longer
 
 
@@ -58,5 +59,5 @@ def _correction(policy: PolicyFile, x: Floats) -> Floats:
     """Expected logarithm of the exact seconds over the estimate, longer where none may exist."""
     out = forward(policy.tensors, "cells", scaled(policy.tensors, x)).astype(np.float64)
     impossible = 1 / (1 + np.exp(np.clip(out[:, 1], -30, 30)))
-    found: Floats = np.clip(out[:, 0], -1, 1) + _DOUBT * impossible
+    found: Floats = _TRUST * (np.clip(out[:, 0], -1, 1) + _DOUBT * impossible)
     return found
