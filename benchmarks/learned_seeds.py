@@ -3,6 +3,7 @@
     python benchmarks/learned_seeds.py templates --results seeds.jsonl
     python benchmarks/learned_seeds.py cascades --results seeds.jsonl
     python benchmarks/learned_seeds.py cascades --results seeds.jsonl --data DATA/cascades
+    python benchmarks/learned_seeds.py templates --scenarios scenarios.json --profiles FOLDER ...
 
 Problems are of the held-out world (arachne_opt/learning/worlds.py): no device type, node size or
 number of nodes is one that the template policy was trained on, no model and no device type one of
@@ -20,6 +21,7 @@ import statistics
 import time
 import types
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +30,14 @@ import generated
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.costs.pipeline.tables import TableCosts
 from arachne_opt.importers.instances import read_instances_sparingly
+from arachne_opt.importers.pipeline_scenarios import read_scenarios
+from arachne_opt.importers.scenario_problems import scenario_problem
 from arachne_opt.learning.drawing import drawn_cascades, drawn_pipelines
 from arachne_opt.learning.generation import priced_cells
 from arachne_opt.learning.template_training import examine
 from arachne_opt.learning.worlds import HELD_OUT
 from arachne_opt.pipeline.plan_json import plan_from_json, plan_to_json
-from arachne_opt.pipeline.problem import PipelineProblem
+from arachne_opt.pipeline.problem import PipelineOptions, PipelineProblem
 from arachne_opt.solvers import clock
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.pipeline.base import PipelineProgress, PipelineResult
@@ -95,8 +99,7 @@ def main() -> None:
 
 def _templates(options: argparse.Namespace, results: Results, policy: PolicyFile | None) -> None:
     pairs = []
-    for number in range(options.first, options.first + options.count):
-        problem = drawn_pipelines(HELD_OUT, number)
+    for number, problem in enumerate(_clusters(options)):
         cold = results.get(problem.name, "cold", "", lambda p=problem: _cold(p))
         if cold["seconds"] is None or options.only_cold:
             continue
@@ -110,6 +113,17 @@ def _templates(options: argparse.Namespace, results: Results, policy: PolicyFile
         print(_line(cold, seeded), flush=True)
     if pairs:
         _summary(pairs)
+
+
+def _clusters(options: argparse.Namespace) -> Iterator[PipelineProblem]:
+    if options.scenarios is not None:
+        choices = PipelineOptions(allow_excess=True)
+        for scenario in read_scenarios(options.scenarios):
+            if fnmatchcase(scenario.name, options.only) and not scenario.events:
+                yield scenario_problem(scenario, options.profiles, options=choices)
+        return
+    for number in range(options.first, options.first + options.count):
+        yield drawn_pipelines(HELD_OUT, number)
 
 
 def _cold(problem: PipelineProblem) -> Row:
@@ -289,6 +303,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="number of the first problem")
     parser.add_argument("--count", type=int, help="problems [200 clusters, 100 iterations]")
     parser.add_argument("--data", type=Path, help="public instances in place of drawn ones")
+    parser.add_argument("--scenarios", type=Path, help="public scenarios in place of drawn ones")
+    parser.add_argument("--profiles", type=Path, help="profiles of the scenarios")
+    parser.add_argument("--only", default="*", metavar="GLOB", help="scenarios of such a name")
     parser.add_argument("--whole", type=int, default=0, help="search so many to the end again")
     parser.add_argument("--short", action="store_true", help="a second without seeds, too")
     parser.add_argument("--only-cold", action="store_true", help="run nothing with seeds")
