@@ -62,6 +62,7 @@ def test_what_was_solved_becomes_examples(planned, name):
     assert [c.problem.fingerprint() for c in cases] == [c.problem.fingerprint() for c in again]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cascades", "templates"])
 def test_a_policy_is_learned_from_stored_plans(planned, name):
     cases = stored_cases(planned, name, Workers())
@@ -74,6 +75,7 @@ def test_a_policy_is_learned_from_stored_plans(planned, name):
     )
 
 
+@pytest.mark.slow
 def test_a_refresh_goes_on_from_the_weights_in_use(planned):
     cases = stored_cases(planned, "templates", Workers())
     first = learn("templates", cases, seed=0, current=None, refresh=False, report={})
