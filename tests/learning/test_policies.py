@@ -51,6 +51,7 @@ def planned(tmp_path_factory):
         yield store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cascades", "templates"])
 def test_what_was_solved_becomes_examples(planned, name):
     cases = stored_cases(planned, name, Workers())
