@@ -54,5 +54,5 @@ $(STAMP): setup.py constraints.txt
 	       "try: make PYTHON=python3.11" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  -c constraints.txt -e '.[dev,video,decode,postgres,plot,parquet,hf,tensorboard,cluster]'
+	  -c constraints.txt -e '.[dev,video,decode,postgres,plot,parquet,hf,tensorboard,cluster,yaml]'
 	touch $@

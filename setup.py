@@ -54,6 +54,7 @@ EXTRAS = {
     "plot": ["matplotlib>=3.9"],
     "decode": ["av>=14"],
     "postgres": ["psycopg[binary]>=3.2"],
+    "yaml": ["pyyaml>=6"],
     "dev": [
         "build>=1.2",
         "hypothesis>=6.100",

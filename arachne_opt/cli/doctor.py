@@ -34,7 +34,10 @@ EXTRAS = {
     "pyarrow": ("parquet", "Parquet manifests and latents"),
     "tensorboard": ("tensorboard", "logs for TensorBoard"),
     "distributed": ("cluster", "solving on many machines"),
+    "yaml": ("yaml", "configurations of finetrainers and SkyPilot"),
 }
+# Modules whose distribution has another name.
+_DISTRIBUTIONS = {"yaml": "PyYAML"}
 _LITTLE_DISK = 1 << 30
 # Seconds by which the clocks of this machine and of the database may differ.
 _CLOCK_S = 5.0
@@ -110,7 +113,7 @@ def _extra(name: str, extra: str, purpose: str) -> Finding:
     if importlib.util.find_spec(name) is None:
         hint = f"pip install 'arachne-opt[{extra}]' for {purpose}"
         return Finding(WARN, name, "not installed", hint)
-    return Finding(GOOD, name, version(name))
+    return Finding(GOOD, name, version(_DISTRIBUTIONS.get(name, name)))
 
 
 def _solver(name: str, solve: Callable[[], float]) -> Finding:
