@@ -50,7 +50,7 @@ EXTRAS = {
     "hf": ["safetensors>=0.4"],
     "parquet": ["pyarrow>=18"],
     "tensorboard": ["tensorboard>=2.18"],
-    "video": ["diffusers>=0.35,<1", "safetensors>=0.4"],
+    "video": ["diffusers>=0.35,<1", "safetensors>=0.4", "transformers>=4.50"],
     "plot": ["matplotlib>=3.9"],
     "decode": ["av>=14"],
     "postgres": ["psycopg[binary]>=3.2"],
