@@ -90,7 +90,7 @@ def _transformers() -> Any:  # noqa: ANN401 - an optional package
         import transformers
     except ImportError as error:
         what = f"texts are encoded with transformers ({error})"
-        raise MissingDependencyError(what, hint="pip install transformers") from error
+        raise MissingDependencyError(what, hint="pip install 'arachne-opt[video]'") from error
     return transformers
 
 
