@@ -138,6 +138,9 @@ def train(**options: Any) -> int:  # noqa: ANN401
       arachne train --workload clips.csv --cluster CPU:2 --model toy --costs costs.json
       arachne train --plan 3fa9 --checkpoint llama/ --tokens corpus.bin --dry-run
     """
+    if options["group"] == "clips" and (options["plan_ids"] or options["plan_ahead"]):
+        what = "--plan and --plan-ahead go with the micro-batches of buckets only"
+        raise click.UsageError(what)
     record = pipeline_record(options)
     if record is not None:
         return train_pipeline(record, options)
@@ -229,9 +232,6 @@ def _planned(
     if options["group"] == "clips":
         from arachne_opt.cli.batching import chosen_workload
 
-        if options["plan_ids"] or options["plan_ahead"]:
-            what = "--plan and --plan-ahead go with the micro-batches of buckets only"
-            raise click.UsageError(what)
         chosen = chosen_workload(PlanService(store), workload, options, max_tokens)
         return None if chosen is None else (chosen[0].iterations, chosen[1])
     cluster = read_cluster(options["cluster"])

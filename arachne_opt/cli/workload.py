@@ -16,6 +16,8 @@ from arachne_opt.cli.options import (
     format_option,
     group_option,
     limit_options,
+    recompute_option,
+    text_encoder_option,
     workload_options,
 )
 from arachne_opt.cli.output import emit_json, emit_table
@@ -83,6 +85,8 @@ def scan(manifest: Path, buckets: Path | None, files: bool, form: str) -> int:
 @group_option
 @click.option("--cluster", help="With --group clips: cluster file or shorthand.")
 @click.option("--costs", "cost_table", type=FILE, help="With --group clips: measured costs.")
+@text_encoder_option
+@recompute_option
 @limit_options
 @database_option
 @format_option
