@@ -18,7 +18,7 @@ from tests.executor.ranks import run_ranks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Methods that are planned to differ by less may change places on a busy machine.
-CLEAR = 1.5
+CLEAR = 1.2
 LONG = Shape(frames=17, height=96, width=160)
 SHORT = Shape(frames=5, height=64, width=96)
 ONE = Shape(frames=1, height=64, width=64)
