@@ -141,7 +141,7 @@ def _solve(
     rules = _rules(digest, clock, limits) if parts is not None and parts.lists else []
     rule = min(rules, key=lambda schedule: schedule.key, default=None)
     ruled = rule is not None and best.offer(rule, "rule")
-    if parts is not None and parts.policy is not None:
+    if parts is not None and parts.policy is not None and not few:
         ruled |= _offer_seed(digest, best, clock, limits, parts.policy)
     if start is not None and parts is not None and not problem.pinned:
         settle(digest, _worth(start, rule, best, few), best, clock, limits)
