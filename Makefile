@@ -8,7 +8,7 @@ SHELL := /bin/bash
 # The interpreter that makes .venv: 3.11 or newer.
 PYTHON ?= python3
 # Arguments for pytest: two workers unless you say otherwise, such as PYTEST_ARGS="-x".
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist loadfile
 
 BIN := .venv/bin
 STAMP := .venv/.installed

@@ -171,9 +171,9 @@ def test_random_clusters_print_gains_over_the_best_rule(shared_data: Path) -> No
     folder = shared_data / "pipelines" / "sailor"
     models = ("--models", "OPT-350")
     out = run(
-        "pipeline_clusters.py", "--profiles", folder, "--count", 2, "--time-limit", 1, *models
+        "pipeline_clusters.py", "--profiles", folder, "--count", 1, "--time-limit", 1, *models
     )
     rows = [line for line in out.splitlines() if line.startswith("OPT-350 ")]
-    assert len(rows) == 2
+    assert len(rows) == 1
     assert "dense: over the best rule" in out
     assert "seed 0" in out
