@@ -70,15 +70,32 @@ def write_whole(path: Path, text: str) -> None:
 
 def write_whole_bytes(path: Path, data: bytes) -> None:
     """The same for bytes."""
-    # Not a temporary file: that would be readable by its owner alone.
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = part_beside(path)
     try:
         part.write_bytes(data)
-        os.replace(part, path)
+        put_in_place(part, path)
     except OSError as error:
-        with suppress(OSError):
-            part.unlink()
+        if part != path:
+            with suppress(OSError):
+                part.unlink()
         raise InputError(f"cannot write: {error.strerror}", where=str(path)) from error
+
+
+def part_beside(path: Path) -> Path:
+    """Where a file is written before it takes its name.
+
+    That is the path itself where a device or a pipe stands: it must stay what it is.
+    """
+    if path.exists() and not path.is_file():
+        return path
+    # Not a temporary file: that would be readable by its owner alone.
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+def put_in_place(part: Path, path: Path) -> None:
+    """Gives a written part its name."""
+    if part != path:
+        os.replace(part, path)
 
 
 def _cell(value: object) -> str:

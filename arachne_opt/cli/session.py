@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -11,7 +10,13 @@ from typing import IO, Any
 import click
 
 from arachne_opt.cascade.problem import CascadeProblem
-from arachne_opt.cli.output import emit_json, emit_table, percent
+from arachne_opt.cli.output import (
+    emit_json,
+    emit_table,
+    part_beside,
+    percent,
+    put_in_place,
+)
 from arachne_opt.cli.progress import Interrupts, ProgressLine, catch_interrupts, search_text
 from arachne_opt.errors import INTERRUPTED, OUTSIDE_GAP, InputError
 from arachne_opt.learning.jobs import Workers
@@ -128,7 +133,7 @@ class PlanFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._part = part_beside(path)
 
     def __enter__(self) -> PlanFile:
         """Opens the part file."""
@@ -149,7 +154,7 @@ class PlanFile:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Keeps what was written, in case of an error too: the plans in it are whole."""
         self._file.close()
-        os.replace(self._part, self._path)
+        put_in_place(self._part, self._path)
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
