@@ -41,6 +41,8 @@ def measurements(report: PipelineReport, job: PipelineJob) -> tuple[Measurement,
 
     if report.emulated or len(report.steps) < 2:  # the first step warms up
         return ()
+    if job.chunks > 1:  # spans are of runs of rows, not of stages
+        return ()
     assert job.source is not None  # it was a training
     times: dict[tuple[int, int, int, bool], list[int]] = {}
     for span in report.spans:
@@ -74,12 +76,11 @@ def measurements(report: PipelineReport, job: PipelineJob) -> tuple[Measurement,
 
 def write_trace(path: Path, job: PipelineJob, report: PipelineReport) -> None:
     """Writes the planned timeline beside the measured one of the last step."""
-    from arachne_opt.pipeline.simulate import simulate
     from arachne_opt.report.pipeline_measured import measured_timeline, scaled
     from arachne_opt.report.pipeline_timeline import planned_timeline
     from arachne_opt.report.trace import trace_of
 
-    simulation = simulate(job.problem, job.plan, keep_tasks=True)
+    simulation = job.simulate(keep_tasks=True)
     planned = scaled(planned_timeline(job.problem, job.plan, simulation), 1 / report.speed)
     measured = measured_timeline(job.problem, job.plan, _measured(job, report))
     about = {"plan": job.plan_id, "model": report.model, "emulated": report.emulated}

@@ -46,6 +46,25 @@ _OPTIONS = (
         default=0.0,
         help="Weight of the loss that evens out the load of experts.",
     ),
+    click.option(
+        "--engine",
+        type=click.Choice(["tables", "torch"]),
+        default="tables",
+        show_default=True,
+        help="Our tables run every plan, torch.distributed.pipelining uniform ones.",
+    ),
+    click.option(
+        "--pipeline-schedule",
+        type=click.Choice(["1f1b", "gpipe", "interleaved"]),
+        default="1f1b",
+        show_default=True,
+        help="Order of forwards and backwards; interleaved is torch's alone.",
+    ),
+    click.option(
+        "--chunks",
+        type=click.IntRange(min=2),
+        help="Runs of layers per interleaved stage; 2 unless given.",
+    ),
     click.option("--any-device", is_flag=True, help="Run on devices that the plan is not for."),
     click.option(
         "--launcher",
@@ -67,7 +86,7 @@ _USED = {
 }
 _OWN = (
     *("tokens", "token_type", "sequence_length", "steps", "balance", "any_device", "launcher"),
-    *("hosts", "rendezvous"),
+    *("hosts", "rendezvous", "engine", "pipeline_schedule", "chunks"),
 )
 
 _PATIENCE = 20.0
@@ -147,7 +166,14 @@ def _job(record: PlanRecord, options: dict[str, Any]) -> PipelineJob:
 
     problem = problem_from_json(record.problem)
     plan = place(problem, pipeline_plan_of_record(record))
-    common: dict[str, Any] = {"problem": problem, "plan": plan, "plan_id": record.id}
+    common: dict[str, Any] = {
+        "problem": problem,
+        "plan": plan,
+        "plan_id": record.id,
+        "engine": options["engine"],
+        "schedule": options["pipeline_schedule"],
+        "chunks": _chunks(options),
+    }
     if options["emulate"]:
         steps = options["steps"] or options["epochs"]
         return PipelineJob(**common, steps=steps, speed=options["speed"], threads_per_rank=1)
@@ -169,6 +195,16 @@ def _job(record: PlanRecord, options: dict[str, Any]) -> PipelineJob:
         update=update_options(options),
         checkpoints=checkpoint_options(options),
     )
+
+
+def _chunks(options: dict[str, Any]) -> int:
+    """Runs of layers per stage."""
+    if options["pipeline_schedule"] == "interleaved":
+        return options["chunks"] or 2
+    if options["chunks"]:
+        what = f"--chunks {options['chunks']} is for interleaved stages"
+        raise InputError(what, hint="--engine torch --pipeline-schedule interleaved")
+    return 1
 
 
 def _spec(options: dict[str, Any], planned: str) -> DecoderSpec:

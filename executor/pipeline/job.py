@@ -12,15 +12,17 @@ from typing import Any
 from arachne_opt.errors import InputError
 from arachne_opt.executor.options import CheckpointOptions, UpdateOptions, check_choice
 from arachne_opt.executor.pipeline.models.spec import DecoderSpec, Rotary
+from arachne_opt.executor.pipeline.uniform import Engine, refuse_engine
 from arachne_opt.fields import Fields
 from arachne_opt.pipeline.architecture import ExpertLayers
 from arachne_opt.pipeline.facts import Facts
 from arachne_opt.pipeline.layout import Layout
 from arachne_opt.pipeline.plan import PipelinePlan
 from arachne_opt.pipeline.plan_json import plan_from_json, plan_to_json
-from arachne_opt.pipeline.problem import PipelineProblem
+from arachne_opt.pipeline.problem import PipelineProblem, Schedule
 from arachne_opt.pipeline.problem_json import problem_from_json, problem_to_json
-from arachne_opt.pipeline.simulate import simulate
+from arachne_opt.pipeline.schedules import peak_in_flight, stage_order
+from arachne_opt.pipeline.simulate import Simulation, simulate
 from arachne_opt.units import US_PER_S
 
 PIPELINE_JOB_FORMAT = "arachne.pipeline-job/1"
@@ -65,6 +67,9 @@ class PipelineJob:
         any_device: run although devices are not those of the plan.
         save: folder for a Hugging Face checkpoint at the end; empty for none.
         speed: a rehearsal is so many times faster than planned.
+        engine: ``tables``, or ``torch`` for uniform stages; a rehearsal has tables.
+        schedule: order of forwards and backwards.
+        chunks: runs of rows per stage, where they are interleaved.
     """
 
     problem: PipelineProblem
@@ -84,6 +89,9 @@ class PipelineJob:
     timeout_s: float = 600.0
     save: str = ""
     speed: float = 1.0
+    engine: str = Engine.TABLES.value
+    schedule: str = Schedule.ONE_F_ONE_B.value
+    chunks: int = 1
     update: UpdateOptions = field(default_factory=UpdateOptions)
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
 
@@ -95,6 +103,11 @@ class PipelineJob:
             raise InputError("speed and time-out must be positive")
         if (self.spec is None) != (self.source is None):
             raise InputError("a training needs a model and tokens, a rehearsal neither")
+        check_choice("engine", self.engine, tuple(Engine))
+        check_choice("schedule", self.schedule, tuple(Schedule))
+        if self.emulated and self.engine != Engine.TABLES:
+            raise InputError("a rehearsal runs tables", hint="engine tables")
+        refuse_engine(self.layout, Engine(self.engine), Schedule(self.schedule))
 
     @property
     def emulated(self) -> bool:
@@ -104,7 +117,7 @@ class PipelineJob:
     @cached_property
     def layout(self) -> Layout:
         """The ranks of the plan."""
-        return Layout(self.plan)
+        return Layout(self.plan, self.chunks)
 
     @property
     def world_size(self) -> int:
@@ -119,15 +132,28 @@ class PipelineJob:
     @cached_property
     def planned_us(self) -> int:
         """The simulated iteration, as fast as it is run."""
-        simulated_s = simulate(self.problem, self.plan).iteration_s
-        return round(simulated_s / self.speed * US_PER_S)
+        return round(self.simulate().iteration_s / self.speed * US_PER_S)
+
+    def simulate(self, *, keep_tasks: bool = False) -> Simulation:
+        """The planned iteration in the order in which it is run."""
+        return simulate(
+            self.problem,
+            self.plan,
+            schedule=Schedule(self.schedule),
+            chunks=self.chunks,
+            keep_tasks=keep_tasks,
+        )
 
     def needed_bytes(self, rank: int) -> int:
         """Memory that the plan expects on the device of a rank."""
         member, facts = self.layout.members[rank], Facts(self.problem)
         pipeline = self.plan.pipelines[member.pipeline]
         stage = pipeline.stages[member.stage]
-        held = min(len(pipeline.stages) - member.stage, self.plan.counts[member.pipeline])
+        count = self.plan.counts[member.pipeline]
+        order = stage_order(
+            Schedule(self.schedule), member.stage, len(pipeline.stages), count, self.chunks
+        )
+        held = -(-peak_in_flight(order) // self.chunks)
         samples = pipeline.batch // len(stage.replicas)
         zero1 = self.plan.zero1
         return round(facts.memory_bytes(stage, member.kind, samples, held, zero1=zero1))

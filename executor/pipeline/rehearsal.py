@@ -18,14 +18,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from arachne_opt.executor.pipeline.runner import Observer, Phase, TableRunner
-from arachne_opt.executor.pipeline.schedule import Action, make_tables
+from arachne_opt.executor.pipeline.schedule import Action, make_table
 from arachne_opt.executor.pipeline.seats import Seats
 from arachne_opt.executor.pipeline.training import StepResult
 from arachne_opt.executor.pipeline.wires import Wires
 from arachne_opt.pipeline.facts import Facts
 from arachne_opt.pipeline.layout import Layout, Member
 from arachne_opt.pipeline.plan import PipelinePlan
-from arachne_opt.pipeline.problem import PipelineProblem
+from arachne_opt.pipeline.problem import PipelineProblem, Schedule
 from arachne_opt.pipeline.simulate import simulate
 
 _CPU = torch.device("cpu")
@@ -47,6 +47,7 @@ class Rehearsal:
         problem: has the times.
         plan: legal for the problem.
         speed: so many times faster than planned.
+        schedule: 1F1B or GPipe.
         observer: sees the time pass.
         timeout_s: of the process groups.
 
@@ -61,6 +62,7 @@ class Rehearsal:
         *,
         speed: float,
         observer: Observer,
+        schedule: Schedule = Schedule.ONE_F_ONE_B,
         timeout_s: float = 600.0,
     ) -> None:
         self.layout, self._facts, self._speed = Layout(plan), Facts(problem), speed
@@ -78,7 +80,7 @@ class Rehearsal:
             if rank in group
         ]
         self._times = self._own_times()
-        table = make_tables(self.layout)[rank]
+        table = make_table(self.layout, self._member, schedule)
         self._runner = TableRunner(table, self._worker(rank), self._wires(rank), observer)
 
     def step(self, learning_rate: float) -> StepResult:

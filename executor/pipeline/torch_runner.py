@@ -7,7 +7,8 @@ torch's alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from torch.distributed.pipelining import (
     ScheduleInterleaved1F1B,
 )
 
+from arachne_opt.executor.pipeline.runner import Observer, Phase
+from arachne_opt.executor.pipeline.schedule import Action, Kind
 from arachne_opt.executor.pipeline.seats import Seats
 from arachne_opt.executor.pipeline.stage import Fetch, Loss, RowChain
 from arachne_opt.executor.pipeline.uniform import chains_of_ranks
@@ -37,6 +40,7 @@ class TorchRunner:
         fetch: tokens and targets of its samples.
         loss: sum over tokens.
         shapes: of one sample.
+        observer: sees the time pass.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class TorchRunner:
         shapes: Shapes,
         dtype: torch.dtype,
         device: torch.device,
+        observer: Observer,
     ) -> None:
         assert seats.rank is not None  # made by ranks of the layout
         layout = seats.layout
@@ -59,6 +64,7 @@ class TorchRunner:
         self._first, self._last = member.stage == 0, member.stage == stages - 1
         self._fetch, self._loss = fetch, loss
         self._tokens, self._total = 1.0, 0.0
+        self._gaps = _Gaps(observer)
         samples = len(layout.samples(member.pipeline, member.stage, member.replica))
         group = seats.group(next(c for c in chains_of_ranks(layout) if seats.rank in c))
         parts: list[Any] = []
@@ -68,9 +74,10 @@ class TorchRunner:
                 _example(samples, shapes, dtype, 0 if at == 0 else 2 if at == total else 1)
                 for at in (place, place + 1)
             )
-            part = PipelineStage(
+            part = _WatchedStage(
                 chain, place, total, device, input_args=enters, output_args=leaves, group=group
             )
+            part.gaps = self._gaps
             parts.append(part)
         self._schedule = _schedule(schedule, parts, self._count, self._scaled)
 
@@ -93,11 +100,55 @@ class TorchRunner:
         if self._last:
             targets = torch.cat([self._fetch(m)[1] for m in range(self._count)])
             wanted = {"target": targets, "losses": losses}
+        self._gaps.begin()
         self._schedule.step(*given, **wanted, return_outputs=False)
+        self._gaps.end()
         self._total += sum(loss.item() for loss in losses)
 
     def _scaled(self, logits: Tensor, targets: Tensor) -> Tensor:
         return self._loss(logits, targets) / self._tokens
+
+
+class _Gaps:
+    """Tells an observer what is computed; what lies between is waiting, and torch's own work."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._free_s = 0.0
+
+    def begin(self) -> None:
+        """An iteration begins."""
+        self._free_s = self._observer.now_s()
+
+    @contextmanager
+    def computing(self, forward: bool, microbatch: int) -> Iterator[None]:
+        """The time of a block is computation."""
+        action, begin_s = Action(Kind.COMPUTE, forward, microbatch), self._observer.now_s()
+        yield
+        end_s = self._observer.now_s()
+        self._observer.note(Phase.WAIT, action, self._free_s, begin_s)
+        self._observer.note(Phase.COMPUTE, action, begin_s, end_s)
+        self._free_s = end_s
+
+    def end(self) -> None:
+        """All is computed, and the last messages have left."""
+        self._observer.note(Phase.SEND, None, self._free_s, self._observer.now_s())
+
+
+class _WatchedStage(PipelineStage):
+    """A stage of torch's that tells when it computes; the loss is not its own."""
+
+    gaps: _Gaps
+
+    def forward_one_chunk(self, fwd_chunk_id: int, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - those of torch
+        """Forward of a micro-batch."""
+        with self.gaps.computing(True, fwd_chunk_id):
+            return super().forward_one_chunk(fwd_chunk_id, *given, **named)
+
+    def backward_one_chunk(self, bwd_chunk_id: int, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - those of torch
+        """Backward of a micro-batch."""
+        with self.gaps.computing(False, bwd_chunk_id):
+            return super().backward_one_chunk(bwd_chunk_id, *given, **named)
 
 
 def _example(samples: int, shapes: Shapes, dtype: torch.dtype, kind: int) -> Tensor:

@@ -26,8 +26,10 @@ from arachne_opt.executor.pipeline.report import (
 )
 from arachne_opt.executor.pipeline.samples import open_samples
 from arachne_opt.executor.pipeline.training import PipelineTraining, StepResult, TrainingOptions
+from arachne_opt.executor.pipeline.uniform import Engine
 from arachne_opt.executor.schedule import learning_rate
 from arachne_opt.executor.watchdog import Watchdog
+from arachne_opt.pipeline.problem import Schedule
 
 StepCallback = Callable[[StepReport], None]
 
@@ -150,6 +152,7 @@ class PipelineTrainer:
             job.problem,
             job.plan,
             speed=job.speed,
+            schedule=Schedule(job.schedule),
             observer=self._recorder,
             timeout_s=job.timeout_s,
         )
@@ -171,6 +174,9 @@ class PipelineTrainer:
                 weight_decay=job.weight_decay,
                 clip_norm=job.update.clip_norm,
                 balance=job.balance,
+                schedule=Schedule(job.schedule),
+                chunks=job.chunks,
+                engine=Engine(job.engine),
                 timeout_s=job.timeout_s,
             ),
             device=self.device,

@@ -7,7 +7,6 @@ that were trained, so that another plan, which may take other batches, goes on w
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,7 +28,7 @@ from arachne_opt.executor.pipeline.schedule import make_table, make_tables
 from arachne_opt.executor.pipeline.seams import join_group, keep_parts
 from arachne_opt.executor.pipeline.seats import Seats
 from arachne_opt.executor.pipeline.stage import RowChain, StageWorker
-from arachne_opt.executor.pipeline.uniform import chains_of_ranks, why_not_torch
+from arachne_opt.executor.pipeline.uniform import Engine, chains_of_ranks, refuse_engine
 from arachne_opt.executor.pipeline.update import PipelineUpdate
 from arachne_opt.executor.pipeline.wires import Wires
 from arachne_opt.pipeline.cells import Key, Model, make_bundles, parts_of
@@ -50,13 +49,6 @@ class Samples(Protocol):
 
     def __call__(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Tokens (B, T) and targets (B, T) of samples by their numbers in the training."""
-
-
-class Engine(enum.StrEnum):
-    """What runs the forwards and backwards of a rank."""
-
-    TABLES = "tables"
-    TORCH = "torch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +76,6 @@ class TrainingOptions:
     chunks: int = 1
     engine: Engine = Engine.TABLES
     timeout_s: float = 600.0
-
-    def __post_init__(self) -> None:
-        interleaved = self.schedule is Schedule.INTERLEAVED
-        if (self.chunks > 1) is not interleaved:
-            raise InputError(f"{self.chunks} chunks with schedule {self.schedule}")
-        if interleaved and self.engine is not Engine.TORCH:
-            raise InputError("only torch's engine interleaves stages", hint="engine torch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +145,7 @@ class PipelineTraining:
         self.device = device or torch.device("cpu")
         self.layout, self.model = Layout(plan, self.options.chunks), model_of(spec)
         refuse_other_model(spec, self.layout)
-        if self.options.engine is Engine.TORCH:
-            refuse_uneven(self.layout, self.options.schedule)
+        refuse_engine(self.layout, self.options.engine, self.options.schedule)
         self.position = TrainingPosition()
         self.seats = Seats(self.layout, seats, timeout_s=self.options.timeout_s, pool=pool)
         chains = chains_of_ranks(self.layout) if self.options.engine is Engine.TORCH else ()
@@ -259,6 +243,7 @@ class PipelineTraining:
             shapes=((length,), (length, spec.hidden), (length, spec.vocabulary)),
             dtype=self.options.dtype,
             device=self.device,
+            observer=self._observer,
         )
 
     def _rows(self, rank: int) -> RowChain:
@@ -342,17 +327,6 @@ class TableEngine:
     def loss(self) -> float:
         """This rank's part of the loss of the iteration."""
         return self._worker.loss
-
-
-def refuse_uneven(layout: Layout, schedule: Schedule) -> None:
-    """Refuses a plan that torch's schedules cannot run.
-
-    Raises:
-        InputError: says why.
-    """
-    if (why := why_not_torch(layout, schedule)) is not None:
-        what = f"torch.distributed.pipelining cannot run the plan: {why}"
-        raise InputError(what, hint="engine tables")
 
 
 def refuse_other_model(spec: DecoderSpec, layout: Layout) -> None:

@@ -2,8 +2,37 @@
 
 from __future__ import annotations
 
+import enum
+
+from arachne_opt.errors import InputError
 from arachne_opt.pipeline.layout import Layout
 from arachne_opt.pipeline.problem import Schedule
+
+
+class Engine(enum.StrEnum):
+    """What runs the forwards and backwards of a rank."""
+
+    TABLES = "tables"
+    TORCH = "torch"
+
+
+def refuse_engine(layout: Layout, engine: Engine, schedule: Schedule) -> None:
+    """Refuses a schedule that an engine does not know, and a plan that torch's cannot run.
+
+    Raises:
+        InputError: says why.
+    """
+    interleaved = schedule is Schedule.INTERLEAVED
+    if (layout.chunks > 1) is not interleaved:
+        what = f"{layout.chunks} chunks with schedule {schedule}"
+        raise InputError(what, hint="two chunks or more, interleaved; one, otherwise")
+    if engine is Engine.TABLES:
+        if interleaved:
+            raise InputError("only torch's engine interleaves stages", hint="engine torch")
+        return
+    if (why := why_not_torch(layout, schedule)) is not None:
+        what = f"torch.distributed.pipelining cannot run the plan: {why}"
+        raise InputError(what, hint="engine tables, which runs every plan")
 
 
 def why_not_torch(layout: Layout, schedule: Schedule) -> str | None:

@@ -13,16 +13,16 @@ from arachne_opt.executor.pipeline.report import report_from_json
 from arachne_opt.planning.pipeline_service import PipelineService
 from arachne_opt.settings import database_url
 from arachne_opt.solvers.base import Limits
-from tests.executor.pipeline.jobs import SPEC, mixed_plan, tiny_problem
+from tests.executor.pipeline.jobs import SPEC, mixed_plan, tiny_problem, uniform_plan
 
 
 @pytest.fixture
 def stored(arachne):
     """Stores the mixed plan for a cluster and gives its id."""
 
-    def keep(pool="CPU=4", *kinds, **fields):
+    def keep(pool="CPU=4", *kinds, make=mixed_plan, **fields):
         problem = tiny_problem(pool, **fields)
-        plan = mixed_plan(problem, *kinds)
+        plan = make(problem, *kinds)
         with PlanStore.open(database_url(None)) as store:
             return PipelineService(store).keep_plan(problem, plan, Limits()).record.id
 
@@ -74,6 +74,29 @@ def test_four_processes_train_stop_and_go_on_as_if_they_had_not(arachne, stored,
     code, out, _ = arachne(*begun, "--format", "json")
     assert code == 0
     assert losses(out)[0] < 0.9 * whole[0]
+
+
+@pytest.mark.slow
+def test_uniform_stages_are_run_by_torch_as_by_tables(arachne, stored, config, tmp_path):
+    plan = stored(make=uniform_plan)
+    run = ("train", "--plan", plan, "--model", config, "--device", "cpu", "--lr", "0.02")
+    run += ("--format", "json", "--steps", 4)
+    kept, trace = ("--checkpoint-dir", tmp_path / "kept"), tmp_path / "trace.json"
+    whole = losses(arachne(*run)[1])
+    torch = ("--engine", "torch", "--pipeline-schedule")
+    code, out, err = arachne(*run, *kept, "--steps", 2, *torch, "gpipe")
+    assert code == 0, err
+    assert losses(out) == pytest.approx(whole[:2], rel=1e-6)
+    more = ("--chunks", 2, "--resume", "--trace", trace)
+    code, out, err = arachne(*run, *kept, *torch, "interleaved", *more)
+    assert code == 0, err
+    assert losses(out) == pytest.approx(whole[2:], rel=1e-6)
+    stages = json.loads(out)["steps"][-1]["stages"]
+    assert all(s["compute_us"] > 0 and s["wait_us"] > 0 and s["sync_us"] > 0 for s in stages)
+    events = json.loads(trace.read_text())["traceEvents"]
+    # Planned and measured: 4 ranks, 4 micro-batches, 2 chunks.
+    forwards = [e for e in events if e.get("cat") == "forward" and e["ph"] == "X"]
+    assert len(forwards) == 2 * 4 * 4 * 2
 
 
 def check_trace(trace):
@@ -162,6 +185,9 @@ def test_what_does_not_fit_is_refused_before_anything_starts(arachne, stored, co
         ((), "without --tokens the text is made up, and has no end"),
         (("--steps", 1, "--ema", "0.9"), "--ema does not apply to pipeline plans"),
         (("--steps", 1, "--max-restarts", 1), "restarted ranks need a checkpoint"),
+        (("--steps", 1, "--engine", "torch"), "pipeline 0 has stages of unlike replicas"),
+        (("--steps", 1, "--pipeline-schedule", "interleaved"), "only torch's engine interleaves"),
+        (("--steps", 1, "--chunks", 2), "--chunks 2 is for interleaved stages"),
     ):
         code, _, err = arachne(*run, *more)
         assert code == 2, err

@@ -86,6 +86,17 @@ def mixed_plan(problem: PipelineProblem, first: str = "CPU", second: str = "CPU"
     return place(problem, plan)
 
 
+def uniform_plan(problem: PipelineProblem, kind: str = "CPU") -> PipelinePlan:
+    """Two stages of two replicas of one device each, three rows each."""
+    stages = tuple(
+        Stage(first=first, end=first + 3, replicas=(Replica(ReplicaKind(kind)),) * 2)
+        for first in (0, 3)
+    )
+    pipeline = Pipeline(microbatch=1, microbatches=4, stages=stages)
+    plan = PipelinePlan(model=problem.model.name, global_batch=8, pipelines=(pipeline,), zero1=True)
+    return place(problem, plan)
+
+
 def tiny_job(pool: str = "CPU=4", *kinds: str, **fields: object) -> PipelineJob:
     """A training of the tiny model on made-up text."""
     problem = tiny_problem(pool)

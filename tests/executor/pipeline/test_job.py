@@ -22,7 +22,7 @@ from arachne_opt.executor.pipeline.job import PipelineJob, TokenSource, job_from
 from arachne_opt.executor.pipeline.launch import compose, hosts_of
 from arachne_opt.executor.pipeline.worker import refuse_other_size
 from arachne_opt.executor.slurm import take_rank_from_slurm
-from tests.executor.pipeline.jobs import tiny_job, tiny_problem
+from tests.executor.pipeline.jobs import tiny_job, tiny_problem, uniform_plan
 
 GIB = 2**30
 MIXED = ("A100-40=2,V100-16=2", "V100-16", "A100-40")
@@ -74,6 +74,32 @@ def test_jobs_that_cannot_be_run_are_refused():
         job_from_json({**value, "update": {"sharing": 1}})
     with pytest.raises(InputError, match="format"):
         job_from_json({**value, "format": "arachne.pipeline-job/9"})
+
+
+def test_a_job_knows_what_its_engine_cannot_run():
+    job = tiny_job()
+    with pytest.raises(InputError, match="cannot run the plan: pipeline 0 has stages of unlike"):
+        replace(job, engine="torch")
+    with pytest.raises(InputError, match="only torch's engine interleaves"):
+        replace(job, schedule="interleaved", chunks=2)
+    uniform = replace(job, plan=uniform_plan(job.problem), engine="torch")
+    with pytest.raises(InputError, match="stage 0 has 3 rows for 4 chunks"):
+        replace(uniform, schedule="interleaved", chunks=4)
+    with pytest.raises(InputError, match="a rehearsal runs tables"):
+        replace(uniform, spec=None, source=None)
+    with pytest.raises(InputError, match="unknown schedule 'zero-bubble'"):
+        replace(uniform, schedule="zero-bubble")
+    assert job_from_json(job_to_json(uniform)) == uniform
+
+
+def test_a_schedule_is_planned_as_it_is_run():
+    job = tiny_job()
+    plain = replace(job, plan=uniform_plan(job.problem), engine="torch")
+    gpipe = replace(plain, schedule="gpipe")
+    interleaved = replace(plain, schedule="interleaved", chunks=2)
+    # GPipe keeps all four micro-batches, 1F1B two in the first stage; chunks shorten the bubble.
+    assert gpipe.needed_bytes(0) > plain.needed_bytes(0)
+    assert interleaved.planned_us < plain.planned_us
 
 
 def test_devices_of_the_plan_pass_in_its_order():

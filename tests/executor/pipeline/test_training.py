@@ -6,8 +6,8 @@ import pytest
 
 from arachne_opt.errors import InputError
 from arachne_opt.executor.pipeline.models.spec import DecoderSpec
-from arachne_opt.executor.pipeline.training import Engine, TrainingOptions
-from arachne_opt.executor.pipeline.uniform import why_not_torch
+from arachne_opt.executor.pipeline.training import TrainingOptions
+from arachne_opt.executor.pipeline.uniform import Engine, refuse_engine, why_not_torch
 from arachne_opt.pipeline.layout import Layout
 from arachne_opt.pipeline.plan import Pipeline, PipelinePlan
 from arachne_opt.pipeline.problem import Schedule
@@ -136,8 +136,11 @@ def test_what_torch_cannot_run_is_said(stages, microbatches, why):
 
 
 def test_interleaved_stages_need_torch():
+    plan = plan_of(chain(stage(0, 4, 1), stage(4, 8, 1)))
     with pytest.raises(InputError, match="only torch's engine interleaves"):
-        TrainingOptions(schedule=Schedule.INTERLEAVED, chunks=2)
+        refuse_engine(Layout(plan, 2), Engine.TABLES, Schedule.INTERLEAVED)
+    with pytest.raises(InputError, match="2 chunks with schedule gpipe"):
+        refuse_engine(Layout(plan, 2), Engine.TORCH, Schedule.GPIPE)
 
 
 @pytest.mark.slow
