@@ -6,7 +6,6 @@ import pytest
 
 from arachne_opt.errors import InputError
 from arachne_opt.executor.pipeline.models.spec import DecoderSpec
-from arachne_opt.executor.pipeline.training import TrainingOptions
 from arachne_opt.executor.pipeline.uniform import Engine, refuse_engine, why_not_torch
 from arachne_opt.pipeline.layout import Layout
 from arachne_opt.pipeline.plan import Pipeline, PipelinePlan
