@@ -52,10 +52,7 @@ class TableCosts:
 
     def microbatches(self, kind: ReplicaKind) -> tuple[int, ...]:
         """Micro-batches with step times that the problem's options allow, in rising order."""
-        wanted = self.problem.options.microbatches
-        steps = self.problem.tables.steps
-        mine = (s for s in steps if (s.device_type, s.tp) == (kind.device_type, kind.tp))
-        return tuple(sorted(s.microbatch for s in mine if wanted is None or s.microbatch in wanted))
+        return self._microbatches.get((kind.device_type, kind.tp), ())
 
     def work_prefix_s(
         self, kind: ReplicaKind, microbatch: int, *, recompute: bool = False
@@ -153,6 +150,16 @@ class TableCosts:
         if self._expert_gradients is not None:
             sizes = sizes + self._expert_gradients / source.ep
         return ring_s(sizes, pipelines, curve)
+
+    @cached_property
+    def _microbatches(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        """Micro-batches by device type and tp; asked for often."""
+        wanted = self.problem.options.microbatches
+        found: dict[tuple[str, int], list[int]] = {}
+        for s in self.problem.tables.steps:
+            if wanted is None or s.microbatch in wanted:
+                found.setdefault((s.device_type, s.tp), []).append(s.microbatch)
+        return {key: tuple(sorted(sizes)) for key, sizes in found.items()}
 
     def _degrees(self, name: str, widest: int) -> list[int]:
         limit = min(widest, self.problem.options.max_tp or widest)

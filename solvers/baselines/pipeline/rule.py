@@ -45,16 +45,16 @@ def solve_by_rule(
     bench = Workbench(problem, costs)
     bound_s = WorkBound(bench.space).seconds(problem.global_batch)
     best = PipelineIncumbent(bench, clock, bound_s, on_progress)
-    proposals = list(_until(rule(bench), clock.over))
-    for plan in _legal_by_price(bench, proposals):
+    priced = _priced(bench, _until(rule(bench), clock.over))
+    for plan in _legal_by_price(bench, priced):
         if clock.stopped() or best.offer_plan(plan, name):
             break
-    return finish(bench, best, limits, clock, bound_s, name, columns=len(proposals))
+    return finish(bench, best, limits, clock, bound_s, name, columns=len(priced))
 
 
 def best_by_rule(bench: Workbench, rule: Rule, over: Callable[[], bool]) -> PipelinePlan | None:
     """The rule's plan, None where it has none; it stops proposing when the time is over."""
-    return next(_legal_by_price(bench, _until(rule(bench), over)), None)
+    return next(_legal_by_price(bench, _priced(bench, _until(rule(bench), over))), None)
 
 
 def _until(proposals: Iterator[Proposal], over: Callable[[], bool]) -> Iterator[Proposal]:
@@ -64,9 +64,15 @@ def _until(proposals: Iterator[Proposal], over: Callable[[], bool]) -> Iterator[
         yield proposal
 
 
-def _legal_by_price(bench: Workbench, proposals: Iterable[Proposal]) -> Iterator[PipelinePlan]:
-    by_price = [(_price_s(bench, p.pipeline, p.estimate_s), p.pipeline) for p in proposals]
-    for seconds, pipeline in sorted(by_price, key=lambda entry: entry[0]):
+def _priced(bench: Workbench, proposals: Iterable[Proposal]) -> list[tuple[float, Pipeline]]:
+    """Each is priced when it is proposed, so that the time of both counts."""
+    return [(_price_s(bench, p.pipeline, p.estimate_s), p.pipeline) for p in proposals]
+
+
+def _legal_by_price(
+    bench: Workbench, priced: Iterable[tuple[float, Pipeline]]
+) -> Iterator[PipelinePlan]:
+    for seconds, pipeline in sorted(priced, key=lambda entry: entry[0]):
         if not math.isfinite(seconds):
             return
         plan = _plan(bench, pipeline)

@@ -5,7 +5,8 @@ Source of the rule: Strati et al., Sailor, SOSP 2025, and the plans of its publi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import permutations, product
 
 from arachne_opt.pipeline.plan import ReplicaKind
@@ -19,41 +20,50 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 
 _MOST_STAGES = 12
 
+# Of (place, micro-batch, first row, end, micro-batches in flight), the kind of a stage.
+_Chooser = Callable[[int, int, int, int, int], ReplicaKind | None]
+
 
 def sailor_like(bench: Workbench) -> Iterator[Proposal]:
     """All numbers of even stages, shared among the types in every order, with all dp."""
     by_place = [k for k in dense_kinds(bench) if k]
     microbatches = sorted({m for own in by_place for k in own for m in bench.costs.microbatches(k)})
+    most = min(_MOST_STAGES, bench.space.in_stages)
+
+    @cache
+    def choose(place: int, m: int, first: int, end: int, in_flight: int) -> ReplicaKind | None:
+        return _least_tp(bench, by_place[place], m, first, end, in_flight)
+
     for size in range(1, len(by_place) + 1):
         for order in permutations(range(len(by_place)), size):
-            for numbers in product(range(1, _MOST_STAGES + 1), repeat=size):
-                if sum(numbers) <= min(_MOST_STAGES, bench.space.in_stages):
-                    own = [
-                        by_place[p] for p, n in zip(order, numbers, strict=True) for _ in range(n)
-                    ]
-                    yield from _proposals(bench, own, microbatches)
+            for numbers in product(range(1, most + 1), repeat=size):
+                if sum(numbers) <= most:
+                    own = [p for p, n in zip(order, numbers, strict=True) for _ in range(n)]
+                    yield from _proposals(bench, own, microbatches, choose)
 
 
 def _proposals(
-    bench: Workbench, own: Sequence[list[ReplicaKind]], microbatches: Sequence[int]
+    bench: Workbench, own: Sequence[int], microbatches: Sequence[int], choose: _Chooser
 ) -> Iterator[Proposal]:
     """With each micro-batch the least tp of each stage, and all dp that then fit."""
-    rows, samples = bench.costs.row_count, bench.problem.global_batch
-    cuts = split_rows(rows, [1.0] * len(own))
+    rows, samples, count = bench.costs.row_count, bench.problem.global_batch, len(own)
+    cuts = split_rows(rows, [1.0] * count)
     for m in microbatches:
-        kinds = [
-            _least_tp(bench, own[i], m, cuts[i], cuts[i + 1], len(own) - i) for i in range(len(own))
-        ]
-        if None in kinds:
+        chosen: list[ReplicaKind] = []
+        for i, place in enumerate(own):
+            kind = choose(place, m, cuts[i], cuts[i + 1], count - i)
+            if kind is None:
+                break
+            chosen.append(kind)
+        if len(chosen) < count:
             continue
-        chosen = tuple(k for k in kinds if k is not None)
-        devices = {k.device_type: 0 for k in chosen}
+        devices: dict[str, int] = {}
         for k in chosen:
-            devices[k.device_type] += k.tp
+            devices[k.device_type] = devices.get(k.device_type, 0) + k.tp
         room = bench.problem.nodes_of_type
         most = min(sum(n.device_count for n in room[t]) // used for t, used in devices.items())
         for replicas in range(1, most + 1):
-            yield Proposal(Layout(chosen, replicas, m).pipeline(cuts, samples))
+            yield Proposal(Layout(tuple(chosen), replicas, m).pipeline(cuts, samples))
 
 
 def _least_tp(
