@@ -93,10 +93,11 @@ def _cautious_across_s(costs: PipelineCosts, plan: PipelinePlan) -> float:
     worst, count = 0.0, len(plan.pipelines)
     if count < 2:
         return worst
-    for (_, _, stage), (a, b) in product(plan.stages(), product(_ports(plan), repeat=2)):
-        source = a._replace(ep=stage.replicas[0].kind.ep)
-        table = costs.cross_sync_s(source, b, count)
-        worst = max(worst, float(table[stage.first, stage.end]))
+    # Most pipelines are alike: every span is looked up once.
+    spans = {(s.first, s.end, s.replicas[0].kind.ep) for _, _, s in plan.stages()}
+    for (first, end, ep), (a, b) in product(spans, product(_ports(plan), repeat=2)):
+        table = costs.cross_sync_s(a._replace(ep=ep), b, count)
+        worst = max(worst, float(table[first, end]))
     return worst
 
 
