@@ -16,8 +16,8 @@ from arachne_opt.solvers.baselines.knapformer import knapformer
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest, binding_limits
+from arachne_opt.solvers.cascade.large import is_large
 from arachne_opt.solvers.cascade.list_schedule import list_schedules
-from arachne_opt.solvers.cascade.pods import is_large
 from arachne_opt.solvers.cascade.polish import polish
 from arachne_opt.solvers.cascade.quick import quick_plan
 from arachne_opt.solvers.cascade.room import Room

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from arachne_opt.solvers.aside import Aside
 from arachne_opt.solvers.base import Limits
@@ -16,6 +15,7 @@ from arachne_opt.solvers.cascade.annealing import Annealer, Cooling, Spent
 from arachne_opt.solvers.cascade.cpsat.solver import Effort
 from arachne_opt.solvers.cascade.decoder import ONE_NODE, FastDecoder, State
 from arachne_opt.solvers.cascade.digest import Digest, Mode
+from arachne_opt.solvers.cascade.large import is_large
 from arachne_opt.solvers.cascade.list_schedule import (
     RULES,
     cascade_fronts,
@@ -24,13 +24,15 @@ from arachne_opt.solvers.cascade.list_schedule import (
     priorities,
 )
 from arachne_opt.solvers.cascade.neighbourhood import Neighbourhood
-from arachne_opt.solvers.cascade.pod_helper import Helper, Job, start_helpers, trial_s
-from arachne_opt.solvers.cascade.pods import Pods, is_large
 from arachne_opt.solvers.cascade.proof import Proof, prove
 from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
+
+if TYPE_CHECKING:
+    from arachne_opt.solvers.cascade.pod_helper import Helper
+    from arachne_opt.solvers.cascade.pods import Pods
 
 # Rounds of annealing use these in turn.
 _COOLINGS = (
@@ -50,12 +52,12 @@ _PLACED_PER_UNIT = 800_000
 # Building and simplifying a model, which CP-SAT's deterministic time leaves out.
 _RUN_UNITS = 0.1
 
-# Time of one search of a pod of 8 tasks, and the share of all workers' time for the first searches
-# of all pods; degrees for a deadline of the bound times the target.
-_POD_S, _POD_SHARE, _POD_TARGET = 0.12, 0.3, 1.02
-# Rest while helpers hold all pods. Beside helpers proofs take this share of the limit: on large
-# problems more time raises no bound, but takes a core from a helper.
-_PAUSE_S, _LARGE_PROOF_SHARE = 0.005, 0.1
+# Tasks placed by batches of pods in a unit of deterministic work; trades of one batch; degrees of
+# pods for a deadline of the bound times the target.
+_BATCHED_PER_UNIT, _TRADES, _POD_TARGET = 4_000_000, 24, 1.02
+# Beside pods proofs take this share of the limit: on large problems more time raises no bound, but
+# takes a core from a helper.
+_LARGE_PROOF_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,62 +215,41 @@ class Search:
     # ------------------------------------------------------------------ main: annealing
 
     def _by_pods(self) -> None:
-        """Decomposition until the end: the slowest pod is searched, trades or is joined."""
+        """Decomposition: slow pods trade cascades until the end, or until all was tried."""
+        # Late: numpy is needed for this only.
+        from arachne_opt.solvers.cascade.pods import Pods
+
         target_us = round(self._best.bound_us * _POD_TARGET)
         helpers = self._helpers(target_us)
         try:
             pods = Pods(self._digest, target_us, self._limits.seed)
-            pods.start()
-            unit_s = self._pod_unit_s(len(pods.pods))
+            pods.begin(self._batched)
             while pods.pods and not self._over():
-                self._share_pods(pods, helpers, unit_s)
-                self._improve_pods(pods, helpers, unit_s)
                 # Whole schedules take time: they are made when the slowest pod has become faster.
                 if pods.makespan_us < self._makespan_us():
                     self._best.offer(pods.schedule(), "pods")
+                _exchange(pods, helpers)
+                trades = pods.trades(_TRADES)
+                if not trades:
+                    break
+                pods.settle(trades, pods.search(trades, self._batched))
+            if pods.pods and pods.makespan_us < self._makespan_us():
+                self._best.offer(pods.schedule(), "pods")
         finally:
             for helper in helpers:
                 helper.close()
 
-    def _pod_unit_s(self, count: int) -> float:
-        """Time of a search of a pod with 8 tasks, less where so many would take too long."""
-        limits = self._limits
-        workers = 1 if limits.deterministic else limits.workers
-        return min(_POD_S, _POD_SHARE * limits.time_limit_s * workers / max(1, count))
+    def _batched(self, placed: int) -> bool:
+        self._clock.spend(placed / _BATCHED_PER_UNIT)
+        return self._over()
 
     def _helpers(self, target_us: int) -> list[Helper]:
         """A process for every further worker; they start while the pods are made."""
+        from arachne_opt.solvers.cascade.pod_helper import start_helpers
+
         limits = self._limits
         count = 0 if limits.deterministic else limits.workers - 1
         return start_helpers(self._digest, target_us, limits.seed, count)
-
-    def _share_pods(self, pods: Pods, helpers: Sequence[Helper], unit_s: float) -> None:
-        """Takes what the helpers have found and gives them the slowest pods to work on."""
-        for helper in helpers:
-            for job, fresh in helper.answers():
-                pods.replace(job.pods, fresh)
-        for helper in helpers:
-            while helper.wants():
-                busy = [pod for other in helpers for pod in other.busy]
-                attempt = pods.next_attempt(busy)
-                # Two pods are left for this process.
-                if attempt is None or len(pods.pods) < len(busy) + 4:
-                    break
-                helper.send(Job(*attempt, unit_s))
-
-    def _improve_pods(self, pods: Pods, helpers: Sequence[Helper], unit_s: float) -> None:
-        """One attempt in this process."""
-        attempt = pods.next_attempt([pod for helper in helpers for pod in helper.busy])
-        if attempt is None:
-            time.sleep(_PAUSE_S)
-            return
-
-        def begin(tasks: int) -> Spent:
-            return self._spent(trial_s(unit_s, tasks))
-
-        fresh = pods.improved(*attempt, begin)
-        if fresh is not None and not self._clock.stopped():
-            pods.replace(attempt[1], fresh)
 
     def _in_turn(self) -> None:
         """The same parts one after the other, for one worker or equal results."""
@@ -330,3 +311,14 @@ class Search:
 
     def _take_annealed(self, schedule: Schedule) -> None:
         self._best.offer(schedule, "annealing")
+
+
+def _exchange(pods: Pods, helpers: Sequence[Helper]) -> None:
+    """Takes what the helpers have found and gives them more to try."""
+    for helper in helpers:
+        for answer in helper.answers():
+            pods.remember(*answer)
+            pods.settle(*answer)
+    for helper in helpers:
+        while helper.wants() and (trades := pods.trades(_TRADES)):
+            helper.send(trades)

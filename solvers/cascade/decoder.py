@@ -58,9 +58,9 @@ class FastDecoder:
         self.modes = [self._lines(task) for task in digest.tasks]
         self.predecessors = [task.predecessors for task in digest.tasks]
         self._nic_size = max(len(row) for node in digest.nodes for _, row in node.by_nic)
-        self._waits = digest.has_handoff
+        self.waits = digest.has_handoff
         self._lags_of = [
-            [self._lags(i, line) for line in lines] if self._waits else []
+            [self._lags(i, line) for line in lines] if self.waits else []
             for i, lines in enumerate(self.modes)
         ]
         self._shares: dict[tuple[int, int, int], list[int]] = {}
@@ -98,12 +98,16 @@ class FastDecoder:
             )
         )
 
+    def lags_of(self, task: int, pick: int) -> Lags:
+        """Hand-offs to a mode of a task, where any hand-off takes time."""
+        return self._lags_of[task][pick]
+
     def decode(
         self, state: State, fixed: Sequence[Where] | None = None
     ) -> tuple[list[int], list[Where]]:
         """Ends and places of all tasks in the order; fixed places overrule the sites."""
         order, picks, sites = state
-        modes, predecessors, sizes, waits = self.modes, self.predecessors, self.sizes, self._waits
+        modes, predecessors, sizes, waits = self.modes, self.predecessors, self.sizes, self.waits
         spread, count_nodes = self._spread, len(self.sizes)
         free = [[0] * size for size in sizes]
         ends = [0] * len(modes)

@@ -1,9 +1,9 @@
-"""Trades and mergers of pods in a process of its own, beside those of the main process.
+"""Trades of pods in a process of its own, beside those of the main process.
 
-Pods are annealed in Python, so that threads would share one core. The process is a fresh
-interpreter that imports nothing but this search: the caller may be a script without a main guard,
-a thread, or a process with torch in it, which neither fork nor multiprocessing's spawn is fit for.
-It ends with its input, so that it never outlives its parent.
+Steps of a batch are short calls of numpy, so that threads would share one core. The process is a
+fresh interpreter that imports nothing but this search: the caller may be a script without a main
+guard, a thread, or a process with torch in it, which neither fork nor multiprocessing's spawn is
+fit for. It ends with its input, so that it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from arachne_opt.cascade.problem import CascadeProblem
-from arachne_opt.solvers.cascade.annealing import Spent
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.pod_solver import Pod
-from arachne_opt.solvers.cascade.pods import Pods, Way
+from arachne_opt.solvers.cascade.pods import Pods, Trade
 
 # The interpreter is isolated and takes its path from its parent: no working folder, no variables.
 _BOOT = """
@@ -30,27 +29,26 @@ sys.path[:] = pickle.load(sys.stdin.buffer)
 from arachne_opt.solvers.cascade.pod_helper import serve
 serve()
 """
-# Jobs sent ahead, so that the process has one while the main process is busy.
+# Batches sent ahead, so that the process has one while the main process is busy.
 _AHEAD = 2
 
 
-class Job(NamedTuple):
-    """Pods to improve within a time that grows from a unit by the square of the tasks."""
+class Answer(NamedTuple):
+    """Trades with what was found for the pods that they want."""
 
-    way: Way
-    pods: tuple[Pod, ...]
-    unit_s: float
+    trades: tuple[Trade, ...]
+    found: list[Pod | None]
 
 
 class Helper:
     """The process as its parent sees it; one that fails to work is left alone.
 
-    Jobs and answers travel in the same order.
+    Trades and answers travel in the same order.
     """
 
     def __init__(self, problem: CascadeProblem, target_us: int, seed: int) -> None:
-        self._jobs: list[Job] = []
-        self._answers: SimpleQueue[tuple[Pod, ...] | None] = SimpleQueue()
+        self._sent: list[tuple[Trade, ...]] = []
+        self._answers: SimpleQueue[list[Pod | None]] = SimpleQueue()
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _BOOT],
             stdin=subprocess.PIPE,
@@ -73,33 +71,24 @@ class Helper:
         """Number of the process."""
         return self._process.pid
 
-    @property
-    def busy(self) -> tuple[Pod, ...]:
-        """Pods of jobs without an answer yet."""
-        return tuple(pod for job in self._jobs for pod in job.pods)
-
     def wants(self) -> bool:
-        """Whether another job should be sent."""
-        return self._works and len(self._jobs) < _AHEAD
+        """Whether more trades should be sent."""
+        return self._works and len(self._sent) < _AHEAD
 
-    def send(self, job: Job) -> None:
-        """Hands a job over."""
-        self._jobs.append(job)
-        self._outbox.put(job)
+    def send(self, trades: Sequence[Trade]) -> None:
+        """Hands trades over."""
+        self._sent.append(tuple(trades))
+        self._outbox.put(self._sent[-1])
 
-    def answers(self) -> list[tuple[Job, tuple[Pod, ...]]]:
-        """Jobs that have succeeded since the last call, with their new pods."""
+    def answers(self) -> list[Answer]:
+        """What was found since the last call."""
         out = []
         while True:
             try:
-                fresh = self._answers.get_nowait()
+                found = self._answers.get_nowait()
             except Empty:
                 break
-            job = self._jobs.pop(0)
-            if fresh is not None:
-                out.append((job, fresh))
-        if not self._works:
-            self._jobs.clear()
+            out.append(Answer(self._sent.pop(0), found))
         return out
 
     def close(self) -> None:
@@ -146,7 +135,7 @@ def start_helpers(digest: Digest, target_us: int, seed: int, count: int) -> list
 
 
 def serve() -> None:
-    """Answers jobs from the standard input until it ends."""
+    """Answers trades from the standard input until it ends."""
     # Whatever prints must not print into the answers.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -154,23 +143,13 @@ def serve() -> None:
     pods = Pods(Digest(problem), target_us, seed)
     try:
         while True:
-            job: Job = pickle.load(sys.stdin.buffer)
-
-            def begin(tasks: int, unit_s: float = job.unit_s) -> Spent:
-                return _timer(trial_s(unit_s, tasks))
-
-            pickle.dump(pods.improved(job.way, job.pods, begin), out)
+            pickle.dump(pods.search(pickle.load(sys.stdin.buffer), _patient), out)
             out.flush()
     except (EOFError, BrokenPipeError):
         # The parent has ended or hung up. Nothing is left to be flushed into a pipe without end.
         os._exit(0)
 
 
-def trial_s(unit_s: float, tasks: int) -> float:
-    """Length of the search of a pod: a unit for 8 tasks, growing by their square."""
-    return unit_s * (0.1 + (tasks / 8) ** 2)
-
-
-def _timer(length_s: float) -> Spent:
-    begin = time.monotonic()
-    return lambda _placed: (time.monotonic() - begin) / length_s
+def _patient(_placed: int) -> bool:
+    """Never asks to stop: the parent ends the process."""
+    return False

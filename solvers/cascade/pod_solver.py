@@ -1,69 +1,76 @@
-"""One pod: some nodes with their own cascades, solved by short rounds of annealing.
-
-Many short rounds from different starts find more than a long one: a pod has few tasks, and a round
-that has gone wrong early stays wrong.
-"""
+"""Pods: some nodes with their own cascades, many of them solved together and remembered."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
 
 from arachne_opt.cascade.problem import CascadeProblem
-from arachne_opt.solvers.cascade.annealing import Annealer, Cooling, Spent
 from arachne_opt.solvers.cascade.bounds import Pick, lower_bound
-from arachne_opt.solvers.cascade.decoder import ONE_NODE, TWO_NODES, FastDecoder, State
-from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.list_schedule import (
-    RULES,
-    cascade_fronts,
-    decode,
-    list_schedules,
-    modes_for_deadline,
-    priorities,
-)
-from arachne_opt.solvers.cascade.schedule import Run, Schedule
+from arachne_opt.solvers.cascade.decoder import FastDecoder, State
+from arachne_opt.solvers.cascade.digest import Digest, Where
+from arachne_opt.solvers.cascade.list_schedule import cascade_fronts, list_schedules
+from arachne_opt.solvers.cascade.pod_batch import Column, PodBatch
+from arachne_opt.solvers.cascade.pod_tables import PodTables
+from arachne_opt.solvers.cascade.schedule import Run
 
-# Rounds of one solve, how they cool from a fresh start and from earlier runs.
-_ROUNDS = 6
-_COOLING = Cooling(hot=0.03, cold=0.001, across=0.1)
-_WARM_COOLING = Cooling(hot=0.01, cold=0.0005, across=0.1)
-# Half the rounds show whether a limit is in reach: within this factor.
-_IN_REACH = 1.015
-# A trade that comes below its limit by this factor needs no more search.
-_CLEARLY = 0.985
-# List schedules tried as the first start of a pod; deadlines of fresh starts over the bound.
+# Chains of a pod, and changes of each for every task of the pod.
+_COLUMNS, _FEWEST_CHAINS, _MOST_CHAINS, _STEPS_PER_TASK = 1536, 16, 128, 15
+# List schedules of a pod with groups that no site of the batch has.
 _LISTS = 6
-_LOOSEST = 1.3
-
 # So many searches of equal pods are enough.
-_SEARCHES = 2
+_SEARCHES = 3
+# No limit: any pod is faster.
+ANY_US = 1 << 62
 
-# A pod in numbers of its own: what pods of equal nodes and equal cascades share.
-_Key = tuple[tuple[object, ...], tuple[int, ...]]
+# Takes the tasks placed since the last call, and says whether to stop.
+Spent = Callable[[int], bool]
+# Nodes in numbers of their own: what the floors of equal pods share.
+_Floor = tuple[int, ...]
+# Floor and shapes: what equal pods share.
+_Key = tuple[_Floor, tuple[int, ...]]
+
+
+class Site(NamedTuple):
+    """A pod to be made: nodes with their cascades."""
+
+    nodes: tuple[int, ...]
+    cascades: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """Nodes with their cascades and the schedule of these, in the numbers of the whole problem.
+    """Nodes with their cascades and the schedule of these, in the numbers of the whole problem."""
 
-    ``fresh`` says that the schedule is a first one that no annealing has seen.
-    """
-
-    nodes: tuple[int, ...]
-    cascades: tuple[int, ...]
+    site: Site
     runs: tuple[Run, ...]
     makespan_us: int
-    fresh: bool = False
+
+
+class Wanted(NamedTuple):
+    """A pod that is wanted: its site, the makespan to beat, and a pod to go on from.
+
+    ``near`` has as many cascades, most of them the same.
+    """
+
+    site: Site
+    limit_us: int = ANY_US
+    near: Pod | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """The best schedule found for a key, its groups as places among the pod's devices."""
+    """The least makespan found for a key, and how often was searched.
 
-    runs: tuple[Run, ...]
+    ``runs`` are in the numbers of the pod; None where nobody needed them.
+    """
+
+    runs: tuple[Run, ...] | None
     makespan_us: int
     searches: int
 
@@ -72,16 +79,17 @@ class PodSolver:
     """Solves pods of one problem, and remembers what it has solved.
 
     Args:
-        target_us: makespan that is good enough; cheapest degrees that reach it are tried first.
+        target_us: makespan that is good enough; cheapest degrees that reach it give the areas.
     """
 
     def __init__(self, digest: Digest, target_us: int, seed: int) -> None:
         self._digest = digest
         self._target_us = target_us
-        self._random = random.Random(seed)
-        self._picks = [self._pick(front) for front in cascade_fronts(digest)]
-        self.area = tuple(pick.cost for pick in self._picks)
+        self._random = np.random.default_rng(seed)
+        self.area = tuple(self._pick(front).cost for front in cascade_fronts(digest))
         self._known: dict[_Key, _Known] = {}
+        self._tables: dict[_Floor, PodTables] = {}
+        self._number: dict[_Floor, dict[int, int]] = {}
 
     def _pick(self, front: Sequence[Pick]) -> Pick:
         fitting = [pick for pick in front if pick.chain_us <= self._target_us]
@@ -95,196 +103,190 @@ class PodSolver:
         tasks = (self._digest.tasks[i] for i in self._digest.cascades[cascade])
         return all(any(m.degree <= count[m.kind] for m in t.modes) for t in tasks)
 
-    def quick(self, nodes: Sequence[int], cascades: Sequence[int]) -> Pod:
-        """A pod with the best of a few list schedules."""
-        nodes, cascades = tuple(nodes), self._sorted(cascades)
-        if known := self._known.get(self._key(nodes, cascades)):
-            return self._relabelled(known, nodes, cascades)
-        part = part_of(self._digest, nodes, cascades)
-        lists = islice(list_schedules(part, lower_bound(part)), _LISTS)
-        return self._pod(min(lists, key=lambda s: s.key), nodes, cascades, fresh=True)
+    def site(self, nodes: Iterable[int], cascades: Iterable[int]) -> Site:
+        """A site whose cascades are in order of their shapes, so that equal ones look alike."""
+        shapes = self._digest.shape_of_cascade
+        return Site(tuple(nodes), tuple(sorted(cascades, key=lambda c: (shapes[c], c))))
 
-    def again(self, pod: Pod, spent: Spent) -> tuple[Pod] | None:
-        """The pod with a faster schedule; a fresh one comes back in any case, searched."""
-        part = part_of(self._digest, pod.nodes, pod.cascades)
-        limit_us = pod.makespan_us
-        best = self._annealed(part, pod.nodes, pod.cascades, spent, pod.runs, limit_us, 0)
-        self._remember(pod.nodes, pod.cascades, best)
-        if best.makespan_us < pod.makespan_us:
-            return (self._pod(best, pod.nodes, pod.cascades),)
-        return (replace(pod, fresh=False),) if pod.fresh else None
+    # ------------------------------------------------------------------ memory
 
-    def better(
-        self,
-        nodes: Sequence[int],
-        cascades: Sequence[int],
-        spent: Spent,
-        before: Sequence[Run],
-        limit_us: int,
-    ) -> Pod | None:
-        """A pod that is faster than a limit, None where none is found in time.
-
-        Args:
-            nodes: its nodes.
-            cascades: its cascades.
-            spent: the clock of this solve.
-            before: runs of an earlier pod with about the same cascades, in order.
-            limit_us: makespan to beat.
-        """
-        nodes, cascades = tuple(nodes), self._sorted(cascades)
-        if not all(self.can_run(nodes, c) for c in cascades):
+    def known(self, wanted: Wanted) -> Pod | None:
+        """A pod for an equal site that is known and fast enough."""
+        known = self._known.get(self._key(wanted.site))
+        if known is None or known.runs is None or known.makespan_us >= wanted.limit_us:
             return None
-        known = self._known.get(self._key(nodes, cascades))
-        if known is not None and known.makespan_us < limit_us:
-            return self._relabelled(known, nodes, cascades)
-        part = part_of(self._digest, nodes, cascades)
-        bound_us = lower_bound(part)
-        if bound_us >= limit_us:
-            return None
-        enough_us = round(_CLEARLY * limit_us)
-        best = self._annealed(part, nodes, cascades, spent, before, limit_us, enough_us)
-        self._remember(nodes, cascades, best)
-        return self._pod(best, nodes, cascades) if best.makespan_us < limit_us else None
+        return self._pod(wanted.site, known.runs, known.makespan_us)
 
-    def in_vain(self, nodes: Sequence[int], cascades: Sequence[int], limit_us: int) -> bool:
+    def in_vain(self, site: Site, limit_us: int) -> bool:
         """Whether equal pods have been searched enough without coming below a limit."""
-        known = self._known.get(self._key(tuple(nodes), self._sorted(cascades)))
+        known = self._known.get(self._key(site))
         if known is None or known.makespan_us < limit_us:
             return False
         return known.searches >= _SEARCHES
 
-    def _annealed(
-        self,
-        part: Digest,
-        nodes: tuple[int, ...],
-        cascades: tuple[int, ...],
-        spent: Spent,
-        before: Sequence[Run],
-        limit_us: int,
-        enough_us: int,
-    ) -> Schedule:
-        """The best schedule of some rounds: from the earlier runs, then from fresh starts.
+    def remember(self, wanted: Wanted, pod: Pod | None) -> None:
+        """Notes what a search elsewhere has found: a pod, or none below the limit."""
+        if pod is None:
+            self._note(wanted.site, None, wanted.limit_us)
+            return
+        devices = {d: k for k, d in enumerate(self._devices(pod.site))}
+        tasks = {i: k for k, i in enumerate(self._tasks(pod.site))}
+        runs = tuple((tasks[i], tuple(devices[d] for d in group)) for i, group in pod.runs)
+        self._note(pod.site, runs, pod.makespan_us)
 
-        It ends early below what is enough or the target, and where the limit is out of reach.
-        """
-        bound_us = lower_bound(part)
-        enough_us = max(bound_us, min(limit_us - 1, max(enough_us, self._target_us)))
-        decoder, fronts = FastDecoder(part), cascade_fronts(part)
-        state = self._warm_state(decoder, nodes, cascades, before)
-        found = [decoder.realise(state, *decoder.decode(state))]
-        annealer = Annealer(decoder, self._random.randrange(1 << 30), found.append)
-        annealer.note_best(found[0].makespan_us)
-        for k in range(_ROUNDS):
-            if k:
-                state = decoder.state_of(self._fresh(part, fronts, bound_us))
-
-            def share(placed: int, done: int = k) -> float:
-                if found[-1].makespan_us <= enough_us:
-                    return 1.0
-                return _ROUNDS * spent(placed) - done
-
-            annealer.round(state, _COOLING if k else _WARM_COOLING, share)
-            out_of_reach = found[-1].makespan_us > _IN_REACH * limit_us
-            if found[-1].makespan_us <= enough_us or (k == _ROUNDS // 2 - 1 and out_of_reach):
-                break
-        return min(found, key=lambda s: s.key)
-
-    def _fresh(self, part: Digest, fronts: Sequence[Sequence[Pick]], bound_us: int) -> Schedule:
-        """A list schedule for a random deadline by a random rule."""
-        deadline_us = round(bound_us * self._random.uniform(1.0, _LOOSEST))
-        modes = modes_for_deadline(part, fronts, deadline_us)
-        return decode(part, modes, priorities(part, modes, self._random.choice(RULES)))
-
-    def _warm_state(
-        self,
-        decoder: FastDecoder,
-        nodes: tuple[int, ...],
-        cascades: tuple[int, ...],
-        before: Sequence[Run],
-    ) -> State:
-        """Earlier runs in their order; new cascades take the places of those that left."""
-        number = {i: k for k, i in enumerate(i for c in cascades for i in self._digest.cascades[c])}
-        place = {n: k for k, n in enumerate(nodes)}
-        stay = [i for i, _ in before if i in number]
-        fresh = iter([i for i in number if i not in set(stay)])
-        order = [i if i in number else next(fresh, -1) for i, _ in before]
-        order = [i for i in order if i >= 0] + list(fresh)
-        picks, sites = [0] * len(order), [ONE_NODE] * len(order)
-        for i in order:
-            row = self._digest.cascades[self._digest.tasks[i].cascade]
-            mode = self._picks[self._digest.tasks[i].cascade].modes[row.index(i)]
-            picks[number[i]] = decoder.pick_of(number[i], mode.degree, mode.kind)
-        for i, devices in before:
-            if i in number:
-                kind = self._digest.kind_of[devices[0]]
-                picks[number[i]] = decoder.pick_of(number[i], len(devices), kind)
-                home = {self._digest.node_of[d] for d in devices}
-                sites[number[i]] = place.get(min(home), ONE_NODE) if len(home) == 1 else TWO_NODES
-        return State([number[i] for i in self._in_cascade_order(order)], picks, sites)
-
-    def _in_cascade_order(self, order: Sequence[int]) -> list[int]:
-        """The order with every task behind its predecessors."""
-        out: dict[int, None] = {}
-
-        def put(i: int) -> None:
-            for p in self._digest.tasks[i].predecessors:
-                put(p)
-            out.setdefault(i)
-
-        for i in order:
-            put(i)
-        return list(out)
-
-    # ------------------------------------------------------------------ equal pods
-
-    def _sorted(self, cascades: Sequence[int]) -> tuple[int, ...]:
-        """Cascades with equal ones side by side, so that pods of equal shapes look alike."""
-        return tuple(sorted(cascades, key=lambda c: (self._digest.shape_of_cascade[c], c)))
-
-    def _key(self, nodes: tuple[int, ...], cascades: tuple[int, ...]) -> _Key:
-        kinds = tuple(self._digest.node_class[n] for n in nodes)
-        return kinds, tuple(self._digest.shape_of_cascade[c] for c in cascades)
-
-    def _remember(self, nodes: tuple[int, ...], cascades: tuple[int, ...], found: Schedule) -> None:
-        key = self._key(nodes, cascades)
+    def _note(self, site: Site, runs: tuple[Run, ...] | None, makespan_us: int) -> None:
+        """Notes a search; runs are in the numbers of the pod."""
+        key = self._key(site)
         known = self._known.get(key)
         searches = 1 if known is None else known.searches + 1
-        if known is None or found.makespan_us < known.makespan_us:
-            known = _Known(runs=found.runs, makespan_us=found.makespan_us, searches=0)
+        if known is None or makespan_us < known.makespan_us:
+            known = _Known(runs=runs, makespan_us=makespan_us, searches=0)
         self._known[key] = replace(known, searches=searches)
 
-    def _relabelled(self, known: _Known, nodes: tuple[int, ...], cascades: tuple[int, ...]) -> Pod:
-        return self._whole(known.runs, known.makespan_us, nodes, cascades, fresh=False)
+    def _floor(self, site: Site) -> _Floor:
+        return tuple(self._digest.node_class[n] for n in site.nodes)
 
-    def _pod(
-        self,
-        schedule: Schedule,
-        nodes: tuple[int, ...],
-        cascades: tuple[int, ...],
-        *,
-        fresh: bool = False,
-    ) -> Pod:
-        return self._whole(schedule.runs, schedule.makespan_us, nodes, cascades, fresh=fresh)
+    def _key(self, site: Site) -> _Key:
+        return self._floor(site), tuple(self._digest.shape_of_cascade[c] for c in site.cascades)
 
-    def _whole(
-        self,
-        runs: Sequence[Run],
-        makespan_us: int,
-        nodes: tuple[int, ...],
-        cascades: tuple[int, ...],
-        *,
-        fresh: bool,
-    ) -> Pod:
-        """A pod whose runs are given in numbers of the part."""
-        devices = [d for n in nodes for d in self._digest.nodes[n].devices]
-        tasks = [i for c in cascades for i in self._digest.cascades[c]]
-        return Pod(
-            nodes=nodes,
-            cascades=cascades,
-            runs=tuple((tasks[i], tuple(devices[d] for d in group)) for i, group in runs),
-            makespan_us=makespan_us,
-            fresh=fresh,
-        )
+    def _devices(self, site: Site) -> list[int]:
+        return [d for n in site.nodes for d in self._digest.nodes[n].devices]
+
+    def _tasks(self, site: Site) -> list[int]:
+        return [i for c in site.cascades for i in self._digest.cascades[c]]
+
+    def _pod(self, site: Site, runs: Sequence[Run], makespan_us: int) -> Pod:
+        """A pod whose runs are given in its own numbers."""
+        devices, tasks = self._devices(site), self._tasks(site)
+        whole = tuple((tasks[i], tuple(devices[d] for d in group)) for i, group in runs)
+        return Pod(site=site, runs=whole, makespan_us=makespan_us)
+
+    # ------------------------------------------------------------------ search
+
+    def solve(self, wanted: Sequence[Wanted], spent: Spent) -> list[Pod | None]:
+        """For each wanted pod one below its limit: what is known, or the best of one search.
+
+        Args:
+            wanted: equal sites are searched once.
+            spent: takes the tasks placed since the last call, and says whether to stop.
+        """
+        rows: dict[_Floor, dict[_Key, Wanted]] = {}
+        for want in wanted:
+            if self.known(want) is None:
+                row = rows.setdefault(self._floor(want.site), {})
+                row.setdefault(self._key(want.site), want)
+        for floor, row in rows.items():
+            self._search(floor, list(row.values()), spent)
+        return [self.known(want) for want in wanted]
+
+    def _search(self, floor: _Floor, wanted: Sequence[Wanted], spent: Spent) -> None:
+        """Searches pods whose nodes are alike, in one batch where it has sites for their groups."""
+        tables = self._table(floor, wanted[0].site.nodes)
+        shapes = [self._numbers(want.site) for want in wanted]
+        apt = [k for k, row in enumerate(shapes) if all(map(tables.has_room, row))]
+        for k in {*range(len(wanted))}.difference(apt):
+            self._note(wanted[k].site, *self._listed(wanted[k].site))
+        if not apt:
+            return
+        rows = [shapes[k] for k in apt]
+        chains = max(_FEWEST_CHAINS, min(_MOST_CHAINS, _COLUMNS // len(rows)))
+        batch = PodBatch(tables, rows, chains, self._random)
+        steps = _STEPS_PER_TASK * max(map(len, rows)) * tables.tasks
+        given = [self._given(tables, wanted[k], shapes[k]) for k in apt]
+        for k, found in zip(apt, batch.anneal(self._target_us, steps, spent, given), strict=True):
+            site = wanted[k].site
+            if found.makespan_us < wanted[k].limit_us:
+                self._note(site, *self._realised(tables, site, shapes[k], found.column))
+            else:
+                self._note(site, None, found.makespan_us)
+
+    def _listed(self, site: Site) -> tuple[tuple[Run, ...], int]:
+        """Runs and makespan of the best of some list schedules."""
+        part = part_of(self._digest, *site)
+        lists = islice(list_schedules(part, lower_bound(part)), _LISTS)
+        best = min(lists, key=lambda schedule: schedule.key)
+        return best.runs, best.makespan_us
+
+    def _given(self, tables: PodTables, wanted: Wanted, shapes: Sequence[int]) -> Column | None:
+        """What a near pod leads to; cascades that came take the places of those that left."""
+        site, near = wanted.site, wanted.near
+        if near is None or len(near.site.cascades) != len(site.cascades):
+            return None
+        gone = [c for c in near.site.cascades if c not in site.cascades]
+        came = [c for c in site.cascades if c not in near.site.cascades]
+        heirs = dict(zip(gone, came, strict=True))
+        slot = {c: site.cascades.index(heirs.get(c, c)) for c in near.site.cascades}
+        # Empty tasks come first.
+        order = [
+            k
+            for k, c in enumerate(site.cascades)
+            for _ in range(tables.tasks - len(self._digest.cascades[c]))
+        ]
+        modes = [-1] * (len(shapes) * tables.tasks)
+        sites = [len(tables.sites)] * len(modes)
+        for i, devices in near.runs:
+            c = self._digest.tasks[i].cascade
+            order.append(slot[c])
+            if c not in heirs:
+                x = i - self._digest.cascades[c][-1] - 1 + tables.tasks
+                cell = slot[c] * tables.tasks + x
+                kind = self._digest.kind_of[devices[0]]
+                modes[cell] = tables.mode(shapes[slot[c]], x, len(devices), kind)
+                sites[cell] = tables.site(self._place(near.site, devices))
+        return Column(tuple(order), tuple(modes), tuple(sites))
+
+    def _place(self, site: Site, devices: Sequence[int]) -> Where:
+        """A group by the places of its nodes at a site."""
+        count = Counter(self._digest.node_of[d] for d in devices)
+        return tuple(sorted((site.nodes.index(n), c) for n, c in count.items()))
+
+    def _table(self, floor: _Floor, nodes: Sequence[int]) -> PodTables:
+        """Tables of all shapes that these nodes can run."""
+        if floor not in self._tables:
+            first: dict[int, int] = {}
+            for c, shape in enumerate(self._digest.shape_of_cascade):
+                if shape not in first and self.can_run(nodes, c):
+                    first[shape] = c
+            part = part_of(self._digest, nodes, tuple(first.values()))
+            self._tables[floor] = PodTables(part, len(self._digest.cascades))
+            self._number[floor] = {shape: k for k, shape in enumerate(first)}
+        return self._tables[floor]
+
+    def _numbers(self, site: Site) -> list[int]:
+        """Shapes of a site's cascades as its tables count them."""
+        number = self._number[self._floor(site)]
+        return [number[self._digest.shape_of_cascade[c]] for c in site.cascades]
+
+    def _realised(
+        self, tables: PodTables, site: Site, shapes: Sequence[int], column: Column
+    ) -> tuple[tuple[Run, ...], int]:
+        """Runs and makespan of the exact schedule of what a batch has found."""
+        decoder = FastDecoder(part_of(self._digest, *site))
+        state = state_of(decoder, tables, shapes, column)
+        schedule = decoder.realise(state, *decoder.decode(state))
+        return schedule.runs, schedule.makespan_us
+
+
+def state_of(
+    decoder: FastDecoder, tables: PodTables, shapes: Sequence[int], found: Column
+) -> State:
+    """What a batch has found as a state of a pod's own decoder."""
+    done = [0] * len(shapes)
+    order, picks, sites = [], [0] * len(decoder.modes), [0] * len(decoder.modes)
+    for c in found.order:
+        if c >= len(shapes):
+            continue
+        x, done[c] = done[c], done[c] + 1
+        column = c * tables.tasks + x
+        pick = tables.pick(shapes[c], x, found.modes[column])
+        row = decoder.digest.cascades[c]
+        if pick is None:
+            continue
+        i = row[x - tables.tasks + len(row)]
+        degree = decoder.modes[i][pick].degree
+        order.append(i)
+        picks[i], sites[i] = pick, decoder.site_of(tables.place(degree, found.sites[column]))
+    return State(order, picks, sites)
 
 
 def part_of(digest: Digest, nodes: Sequence[int], cascades: Sequence[int]) -> Digest:

@@ -1,68 +1,55 @@
 """Decomposition for large clusters: pods of nodes with their own cascades, traded between pods.
 
-Each pod is a small problem of its own. Cascades are dealt out by device time; then the slowest pod
-is searched, trades cascades with another or is joined with it, as long as that shortens it.
+Each pod is a small problem of its own. Cascades are dealt out by device time and levelled; then
+the slow pods trade cascades with others, many trades at a time, as long as that shortens them.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
-from enum import Enum
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from arachne_opt.solvers.cascade.annealing import Spent
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.pod_solver import Pod, PodSolver
-from arachne_opt.solvers.cascade.schedule import Run, Schedule, in_start_order, left_shift
+from arachne_opt.solvers.cascade.pod_solver import Pod, PodSolver, Site, Spent, Wanted
+from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order, left_shift
 
-# From here on problems are cut into pods.
-_LARGE_NODES, _LARGE_CASCADES = 8, 14
 # Devices that a pod should have, and how often its widest needed group must fit into it.
 _POD_DEVICES = 16
 _WIDEST_TIMES = 2
-_MERGED_TIMES = 2
 # Swaps tried per cascade to level the pods before any search.
 _SWAPS = 200
-# Pairs of cascades looked at for one trade.
+# Exchanges looked at for one trade.
 _PAIRS = 24
-# Share of attempts that search the slowest pod again; of the others of one pod every so many-th
-# joins it with another.
-_AGAIN_SHARE, _STUCK = 0.05, 10
-
-# Starts the clock of a search of so many tasks.
-Begin = Callable[[int], Spent]
+# Share of the pods that are slow enough to trade, and of attempts that search a pod again.
+_SLOW_SHARE, _AGAIN_SHARE = 0.25, 0.1
 
 
-class Way(Enum):
-    """What an attempt does with the slowest pod and another."""
+class Trade(NamedTuple):
+    """Pods, the slowest first, and those that take their place if all become faster than it."""
 
-    AGAIN = "again"
-    TRADE = "trade"
-    JOIN = "join"
-
-
-def is_large(digest: Digest) -> bool:
-    """Whether a problem is better cut into pods."""
-    return len(digest.nodes) >= _LARGE_NODES and len(digest.cascades) >= _LARGE_CASCADES
+    old: tuple[Pod, ...]
+    wanted: tuple[Wanted, ...]
 
 
 class Pods:
-    """The pods of a problem."""
+    """The pods of a problem.
+
+    Args:
+        target_us: makespan that is good enough.
+    """
 
     def __init__(self, digest: Digest, target_us: int, seed: int) -> None:
         self._digest = digest
         self._random = random.Random(seed)
         self._solver = PodSolver(digest, target_us, seed)
-        self._most_devices = 0
-        self._asked: dict[Pod, int] = {}
         self.pods: list[Pod] = []
 
-    def start(self) -> None:
-        """Deals nodes and cascades into pods with list schedules; none where one fits no pod."""
-        self.pods = [self._solver.quick(nodes, cascades) for nodes, cascades in self._deal()]
+    def _deal(self) -> tuple[Site, ...]:
+        """Nodes and cascades of every pod; none where a cascade fits no pod.
 
-    def _deal(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Nodes and cascades per pod: cascades by falling device time to the least loaded pod."""
+        Cascades go by falling device time to the least loaded pod.
+        """
         groups = self._node_groups()
         room = [sum(self._digest.nodes[n].size for n in group) for group in groups]
         load = [0.0] * len(groups)
@@ -71,12 +58,13 @@ class Pods:
         for c in sorted(range(len(area)), key=lambda c: (-area[c], c)):
             able = [g for g in range(len(groups)) if self._solver.can_run(groups[g], c)]
             if not able:
-                return []
+                return ()
             g = min(able, key=lambda g: (load[g], g))
             rows[g].append(c)
             load[g] += area[c] / room[g]
         self._level(groups, rows, load, room)
-        return [(group, tuple(row)) for group, row in zip(groups, rows, strict=True) if row]
+        pairs = zip(groups, rows, strict=True)
+        return tuple(self._solver.site(group, row) for group, row in pairs if row)
 
     def _level(
         self,
@@ -87,7 +75,7 @@ class Pods:
     ) -> None:
         """Swaps random cascades of two groups as long as that levels their loads.
 
-        A swap is kept where it lowers the sum of squares of the loads.
+        A swap is kept where it lowers the sum over the groups of room times the square of load.
         """
         area, draw, can_run = self._solver.area, self._random, self._solver.can_run
         for _ in range(_SWAPS * len(area)):
@@ -96,8 +84,9 @@ class Pods:
                 continue
             i, k = draw.randrange(len(rows[a])), draw.randrange(len(rows[b]))
             c, d = rows[a][i], rows[b][k]
-            more_a, more_b = (area[d] - area[c]) / room[a], (area[c] - area[d]) / room[b]
-            change = more_a * (2 * load[a] + more_a) + more_b * (2 * load[b] + more_b)
+            more = area[d] - area[c]
+            more_a, more_b = more / room[a], -more / room[b]
+            change = more * (2 * load[a] + more_a - 2 * load[b] - more_b)
             if change < 0 and can_run(groups[a], d) and can_run(groups[b], c):
                 rows[a][i], rows[b][k] = d, c
                 load[a] += more_a
@@ -108,7 +97,6 @@ class Pods:
         digest = self._digest
         widest = max(min(m.degree for m in task.modes) for task in digest.tasks)
         devices = max(_POD_DEVICES, _WIDEST_TIMES * widest)
-        self._most_devices = _MERGED_TIMES * devices
         count = max(1, digest.device_count // devices)
         ordered = sorted(digest.nodes, key=lambda n: (n.kind, -n.size, n.index))
         groups: list[list[int]] = [[] for _ in range(count)]
@@ -126,86 +114,96 @@ class Pods:
         runs = [run for pod in self.pods for run in pod.runs]
         return in_start_order(self._digest, left_shift(self._digest, runs))
 
-    def replace(self, old: Sequence[Pod], fresh: Sequence[Pod]) -> None:
-        """Puts new pods in the place of old ones."""
-        self.pods = [pod for pod in self.pods if pod not in old] + list(fresh)
+    def begin(self, spent: Spent) -> None:
+        """Deals nodes and cascades out and makes the pods; none where a cascade fits no pod."""
+        made = self._solver.solve([Wanted(site) for site in self._deal()], spent)
+        self.pods = [pod for pod in made if pod is not None]
 
-    def next_attempt(self, busy: Collection[Pod] = ()) -> tuple[Way, tuple[Pod, ...]] | None:
-        """What to try next with the slowest pod that is not busy; None where nothing is left."""
-        idle = sorted(
-            (pod for pod in self.pods if pod not in busy), key=lambda pod: pod.makespan_us
-        )
-        if not idle:
+    def trades(self, count: int) -> list[Trade]:
+        """Up to so many things to try with the slow pods."""
+        ordered = sorted(self.pods, key=lambda pod: -pod.makespan_us)
+        slow = max(1, round(_SLOW_SHARE * len(ordered)))
+        places = [int(slow * self._random.random() ** 2) for _ in range(count)]
+        tried = [self._trade(ordered, at) for at in places]
+        return [trade for trade in tried if trade is not None]
+
+    def _trade(self, ordered: Sequence[Pod], at: int) -> Trade | None:
+        """A trade of a slow pod with a faster one, or another search of it."""
+        slow, others = ordered[at], ordered[at + 1 :]
+        again = not self._solver.in_vain(slow.site, slow.makespan_us)
+        if again and (not others or self._random.random() < _AGAIN_SHARE):
+            return Trade((slow,), (Wanted(slow.site, slow.makespan_us, slow),))
+        if not others:
             return None
-        slow = idle.pop()
-        draw = self._random.random()
-        if slow.fresh or not idle or draw < _AGAIN_SHARE:
-            return Way.AGAIN, (slow,)
-        other = idle[int(len(idle) * self._random.random() ** 2)]
-        self._asked[slow] = self._asked.get(slow, 0) + 1
-        stuck = self._asked[slow] % _STUCK == 0
-        return (Way.JOIN if stuck else Way.TRADE), (slow, other)
-
-    def improved(self, way: Way, old: Sequence[Pod], begin: Begin) -> tuple[Pod, ...] | None:
-        """Pods for the place of others, all faster than the slowest of these; None if not."""
-        if way is Way.AGAIN:
-            return self._again(old[0], begin)
-        return (self._joined if way is Way.JOIN else self._traded)(old[0], old[1], begin)
-
-    def _again(self, pod: Pod, begin: Begin) -> tuple[Pod, ...] | None:
-        return self._solver.again(pod, begin(len(pod.runs)))
-
-    def _traded(self, slow: Pod, other: Pod, begin: Begin) -> tuple[Pod, ...] | None:
-        rows = self._exchange(slow, other)
-        if rows is None:
+        other = others[-1 - int(len(others) * self._random.random() ** 2)]
+        sites = self._exchange(slow, other)
+        if sites is None:
             return None
-        made: list[Pod] = []
-        for pod, row in zip((slow, other), rows, strict=True):
-            spent = begin(len(pod.runs))
-            better = self._solver.better(pod.nodes, row, spent, pod.runs, slow.makespan_us)
-            if better is None:
-                return None
-            made.append(better)
-        return tuple(made)
+        pairs = zip(sites, (slow, other), strict=True)
+        return Trade((slow, other), tuple(Wanted(s, slow.makespan_us, old) for s, old in pairs))
 
-    def _joined(self, a: Pod, b: Pod, begin: Begin) -> tuple[Pod, ...] | None:
-        nodes = tuple(sorted({*a.nodes, *b.nodes}))
-        if sum(self._digest.nodes[n].size for n in nodes) > self._most_devices:
-            return None
-        runs = sorted((*a.runs, *b.runs), key=lambda run: self._position(a, b, run))
-        cascades = (*a.cascades, *b.cascades)
-        made = self._solver.better(nodes, cascades, begin(len(runs)), runs, a.makespan_us)
-        return None if made is None else (made,)
+    def search(self, trades: Sequence[Trade], spent: Spent) -> list[Pod | None]:
+        """For each pod that the trades want one that is fast enough, None where none was found."""
+        return self._solver.solve([want for trade in trades for want in trade.wanted], spent)
 
-    def _position(self, a: Pod, b: Pod, run: Run) -> tuple[float, int]:
-        runs = a.runs if run in a.runs else b.runs
-        return runs.index(run) / len(runs), run[0]
+    def remember(self, trades: Sequence[Trade], found: Sequence[Pod | None]) -> None:
+        """Notes what ``search`` has found in another process."""
+        wanted = (want for trade in trades for want in trade.wanted)
+        for want, pod in zip(wanted, found, strict=True):
+            self._solver.remember(want, pod)
 
-    def _exchange(self, slow: Pod, other: Pod) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Both pods' cascades after the most levelling of some random exchanges.
+    def settle(self, trades: Sequence[Trade], found: Sequence[Pod | None]) -> None:
+        """Does the trades whose pods were all found, those of the slowest pods first."""
+        rest = iter(found)
+        done = []
+        for trade in trades:
+            fresh = [next(rest) for _ in trade.wanted]
+            made = [pod for pod in fresh if pod is not None]
+            if len(made) == len(fresh):
+                done.append((trade.old, made))
+        done.sort(key=lambda d: (-d[0][0].makespan_us, max(pod.makespan_us for pod in d[1])))
+        for old, made in done:
+            # An earlier one may have taken its pods.
+            if all(pod in self.pods for pod in old):
+                self.pods = [pod for pod in self.pods if pod not in old] + made
+
+    def _exchange(self, slow: Pod, other: Pod) -> tuple[Site, Site] | None:
+        """Both pods' sites after the most levelling of some random exchanges.
 
         None where all of them have been searched in vain.
         """
         area = self._solver.area
-        devices = sum(self._digest.nodes[n].size for n in slow.nodes)
+        devices = sum(self._digest.nodes[n].size for n in slow.site.nodes)
         price = 1000 if len(self._digest.kind_names) == 1 else 1500
         wish = (slow.makespan_us - other.makespan_us) * devices * price / 2
         wish *= self._random.uniform(0.0, 1.5)
-        swaps = [self._swap(slow, other) for _ in range(_PAIRS)]
+        swaps = [self._swap(slow.site, other.site) for _ in range(_PAIRS)]
 
         def miss(swap: tuple[set[int], set[int]]) -> float:
             given, taken = swap
             return abs(sum(area[c] for c in given) - sum(area[c] for c in taken) - wish)
 
         for given, taken in sorted(swaps, key=miss):
-            left = tuple({*slow.cascades} - given | taken)
-            right = tuple({*other.cascades} - taken | given)
-            rows = ((slow.nodes, left), (other.nodes, right))
-            if left and not any(self._solver.in_vain(*row, slow.makespan_us) for row in rows):
-                return left, right
+            left = {*slow.site.cascades} - given | taken
+            right = {*other.site.cascades} - taken | given
+            sites = (
+                self._solver.site(slow.site.nodes, left),
+                self._solver.site(other.site.nodes, right),
+            )
+            if left and self._worth(sites, slow.makespan_us):
+                return sites
         return None
 
-    def _swap(self, slow: Pod, other: Pod) -> tuple[set[int], set[int]]:
+    def _worth(self, sites: Sequence[Site], limit_us: int) -> bool:
+        """Whether sites can be run and have not been searched in vain."""
+        for site in sites:
+            if not all(self._solver.can_run(site.nodes, c) for c in site.cascades):
+                return False
+            if self._solver.in_vain(site, limit_us):
+                return False
+        return True
+
+    def _swap(self, slow: Site, other: Site) -> tuple[set[int], set[int]]:
         """One or two cascades of the slow pod for up to as many of the other."""
         give = min(self._random.choice((1, 1, 2)), len(slow.cascades))
         take = min(self._random.choice((give, give, give - 1)), len(other.cascades))

@@ -10,18 +10,23 @@ from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.pod_helper import Job, start_helpers
-from arachne_opt.solvers.cascade.pods import Pods, Way
+from arachne_opt.solvers.cascade.pod_helper import start_helpers
+from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.schedule import to_plan
 from arachne_opt.solvers.registry import cascade_solver
 from tests.strategies import even_cluster, two_stage
 
-SHAPES = ({1: 900, 2: 500}, {4: 3100, 8: 1700}), ({2: 300}, {2: 2500, 4: 1300})
-
 
 def wide_problem() -> CascadeProblem:
-    rows = tuple(two_stage(f"c{i}", *SHAPES[i % 3 == 0]) for i in range(24))
+    rows = tuple(
+        two_stage(f"c{i}", {1: 500 + 37 * i}, {2: 2000 + 91 * i, 4: 1100 + 50 * i})
+        for i in range(48)
+    )
     return CascadeProblem(name="wide", cluster=even_cluster(12, 8), cascades=rows)
+
+
+def at_once(_placed):
+    return True
 
 
 @pytest.fixture
@@ -29,7 +34,8 @@ def helped():
     digest = Digest(wide_problem())
     target_us = lower_bound(digest)
     pods = Pods(digest, target_us, 0)
-    pods.start()
+    # Stopped at once: there is something left to be found.
+    pods.begin(at_once)
     (helper,) = start_helpers(digest, target_us, 0, 1)
     yield digest, pods, helper
     helper.close()
@@ -37,40 +43,54 @@ def helped():
 
 def answers_within(helper, seconds):
     end = time.monotonic() + seconds
-    out = []
-    while helper.busy and time.monotonic() < end:
-        out += helper.answers()
+    while time.monotonic() < end:
+        if answers := helper.answers():
+            return answers
         time.sleep(0.01)
-    return out
+    return []
 
 
-def test_a_helper_improves_pods_and_holds_them_until_it_answers(helped):
+@pytest.mark.slow
+def test_a_helper_makes_pods_faster(helped):
     digest, pods, helper = helped
     before = pods.makespan_us
-    for _ in range(12):
-        way, old = pods.next_attempt()
-        helper.send(Job(way, old, 0.05))
-        assert not {*pods.next_attempt(helper.busy)[1]} & {*old}
-        for job, fresh in answers_within(helper, 30):
-            assert max(pod.makespan_us for pod in fresh) <= job.pods[0].makespan_us
-            pods.replace(job.pods, fresh)
+    for _ in range(3):
+        helper.send(pods.trades(8))
+        (answer,) = answers_within(helper, 30)
+        pods.remember(*answer)
+        pods.settle(*answer)
     assert pods.makespan_us < before
-    assert sorted(c for pod in pods.pods for c in pod.cascades) == list(range(24))
+    assert sorted(c for pod in pods.pods for c in pod.site.cascades) == list(range(48))
     assert check_plan(digest.problem, to_plan(digest, pods.schedule())) == ()
 
 
-def test_a_helper_that_dies_gives_its_pods_back(helped):
+def test_answers_to_what_has_changed_since_change_nothing(helped):
     _, pods, helper = helped
-    helper.send(Job(Way.AGAIN, pods.pods[:1], 1e6))
+    trades = pods.trades(8)
+    helper.send(trades)
+    pods.settle(trades, pods.search(trades, lambda _placed: False))
+    (answer,) = answers_within(helper, 30)
+    pods.settle(*answer)
+    assert sorted(c for pod in pods.pods for c in pod.site.cascades) == list(range(48))
+
+
+def test_a_helper_takes_few_batches_ahead_and_none_when_it_is_dead(helped):
+    _, pods, helper = helped
+    trades = pods.trades(4)
+    while helper.wants():
+        helper.send(trades)
+    assert len(answers_within(helper, 30)) >= 1
+    assert helper.wants()
     os.kill(helper.pid, 9)
-    assert answers_within(helper, 10) == []
-    assert helper.busy == ()
+    end = time.monotonic() + 10
+    while helper.wants() and time.monotonic() < end:
+        time.sleep(0.01)
     assert not helper.wants()
 
 
 def test_a_closed_helper_is_gone_without_waiting_for_its_job(helped):
     _, pods, helper = helped
-    helper.send(Job(Way.AGAIN, pods.pods[:1], 1e6))
+    helper.send(pods.trades(8) * 50)
     began = time.monotonic()
     helper.close()
     assert time.monotonic() - began < 2

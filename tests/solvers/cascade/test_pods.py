@@ -1,4 +1,6 @@
-"""Pods: dealt out, searched, traded and joined without losing a cascade."""
+"""Pods: dealt out, searched and traded without losing a cascade."""
+
+from dataclasses import replace
 
 import pytest
 
@@ -6,8 +8,8 @@ from arachne_opt.cascade.check import check_plan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.pod_solver import PodSolver
-from arachne_opt.solvers.cascade.pods import Pods, Way
+from arachne_opt.solvers.cascade.pod_solver import PodSolver, Wanted
+from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.schedule import to_plan
 from tests.strategies import even_cluster, two_stage
 
@@ -19,66 +21,62 @@ def problem(nodes=12, cascades=24):
     return CascadeProblem(name="wide", cluster=even_cluster(nodes, 8), cascades=rows)
 
 
-def for_placed_tasks(most):
-    """A clock of so many placed tasks for every search."""
+def patiently(_placed):
+    return False
 
-    def begin(_tasks):
-        placed = 0
 
-        def spent(more):
-            nonlocal placed
-            placed += more
-            return placed / most
+def never(_placed):
+    raise AssertionError("a known pod was searched again")
 
-        return spent
 
-    return begin
+def made_of(a_problem, spent=patiently):
+    digest = Digest(a_problem)
+    made = Pods(digest, lower_bound(digest), 0)
+    made.begin(spent)
+    return digest, made
 
 
 @pytest.fixture
 def pods():
-    digest = Digest(problem())
-    made = Pods(digest, lower_bound(digest), 0)
-    made.start()
-    return digest, made
+    return made_of(problem())
 
 
 def cascades_of(rows):
-    return sorted(c for pod in rows for c in pod.cascades)
+    return sorted(c for pod in rows for c in pod.site.cascades)
 
 
 def test_all_nodes_and_cascades_are_dealt_out_evenly(pods):
     digest, made = pods
     assert cascades_of(made.pods) == list(range(24))
-    assert sorted(n for pod in made.pods for n in pod.nodes) == list(range(12))
+    assert sorted(n for pod in made.pods for n in pod.site.nodes) == list(range(12))
     area = PodSolver(digest, lower_bound(digest), 0).area
-    loads = [sum(area[c] for c in pod.cascades) for pod in made.pods]
+    loads = [sum(area[c] for c in pod.site.cascades) for pod in made.pods]
     assert max(loads) - min(loads) <= max(area)
     assert check_plan(digest.problem, to_plan(digest, made.schedule())) == ()
 
 
-def test_the_slowest_pod_is_searched_before_it_trades(pods):
-    _, made = pods
-    way, old = made.next_attempt()
-    assert way is Way.AGAIN
-    (slow,) = old
-    assert slow.fresh
-    assert slow.makespan_us == made.makespan_us
-    (searched,) = made.improved(way, old, for_placed_tasks(500))
-    assert not searched.fresh
-    assert searched.makespan_us <= slow.makespan_us
+def test_larger_pods_get_more_work():
+    digest, made = made_of(problem(nodes=11, cascades=30))
+    area = PodSolver(digest, lower_bound(digest), 0).area
+    assert {len(pod.site.nodes) for pod in made.pods} == {2, 3}
+    loads = [sum(area[c] for c in p.site.cascades) / len(p.site.nodes) for p in made.pods]
+    assert max(loads) - min(loads) <= max(area) / 2
 
 
-def test_attempts_only_ever_shorten_and_keep_every_cascade(pods):
-    digest, made = pods
+@pytest.mark.slow
+def test_trades_only_ever_shorten_and_keep_every_cascade():
+    rows = tuple(
+        two_stage(f"c{i}", {1: 500 + 37 * i}, {2: 2000 + 91 * i, 4: 1100 + 50 * i})
+        for i in range(48)
+    )
+    # The first pods are not searched at all.
+    digest, made = made_of(replace(problem(), cascades=rows), lambda _placed: True)
     begun = made.makespan_us
-    for _ in range(60):
+    for _ in range(4):
         before = made.makespan_us
-        way, old = made.next_attempt()
-        fresh = made.improved(way, old, for_placed_tasks(3000))
-        if fresh is not None:
-            assert cascades_of(fresh) == cascades_of(old)
-            made.replace(old, fresh)
+        trades = made.trades(8)
+        made.settle(trades, made.search(trades, patiently))
+        assert cascades_of(made.pods) == list(range(48))
         assert made.makespan_us <= before
     assert made.makespan_us < begun
     plan = to_plan(digest, made.schedule())
@@ -86,41 +84,59 @@ def test_attempts_only_ever_shorten_and_keep_every_cascade(pods):
     assert plan.makespan_us <= made.makespan_us
 
 
-def test_joined_pods_hold_the_nodes_and_cascades_of_both(pods):
+def test_two_trades_of_one_pod_are_not_both_done(pods):
     _, made = pods
-    slow, other = sorted(made.pods, key=lambda pod: -pod.makespan_us)[:2]
-    joined = made.improved(Way.JOIN, (slow, other), for_placed_tasks(20_000))
-    assert joined is not None
-    assert set(joined[0].nodes) == {*slow.nodes, *other.nodes}
-    assert cascades_of(joined) == cascades_of((slow, other))
-    assert joined[0].makespan_us < slow.makespan_us
+    trade = next(t for _ in range(100) for t in made.trades(1) if len(t.old) == 2)
+    fresh = [replace(pod, makespan_us=1) for pod in trade.old]
+    made.settle([trade, trade], [*fresh, *fresh])
+    assert cascades_of(made.pods) == list(range(24))
 
 
 def test_what_is_known_of_equal_pods_is_used_for_others():
     digest = Digest(problem())
     solver = PodSolver(digest, 1, 0)
-    first = solver.quick((0, 1), (0, 1, 2, 3))
-    (searched,) = solver.again(first, for_placed_tasks(20_000)(8))
-
-    def refuse(_placed):
-        raise AssertionError("an equal pod was searched again")
-
+    (searched,) = solver.solve([Wanted(solver.site((0, 1), (0, 1, 2, 3)))], patiently)
     # The same shapes in another order, on other nodes.
-    twin = solver.better((4, 5), (7, 6, 8, 9), refuse, (), searched.makespan_us + 1)
-    assert twin.makespan_us == searched.makespan_us
-    assert cascades_of((twin,)) == [6, 7, 8, 9]
-    devices = {d for _, group in twin.runs for d in group}
-    assert devices <= set(range(32, 48))
+    twin = Wanted(solver.site((4, 5), (7, 6, 8, 9)), searched.makespan_us + 1)
+    (pod,) = solver.solve([twin], never)
+    assert pod.makespan_us == searched.makespan_us
+    assert cascades_of((pod,)) == [6, 7, 8, 9]
+    assert {d for _, group in pod.runs for d in group} <= set(range(32, 48))
 
 
 def test_searches_in_vain_are_remembered():
     digest = Digest(problem())
     solver = PodSolver(digest, 1, 0)
+    site = solver.site((0, 1), (0, 1, 2, 3))
     limit_us = lower_bound(digest) // 2
-    row = (0, 1), (0, 1, 2, 3)
-    assert not solver.in_vain(*row, limit_us)
-    for _ in range(2):
-        pod = solver.quick(*row)
-        solver.again(pod, for_placed_tasks(1000)(8))
-    assert solver.in_vain(*row, limit_us)
-    assert not solver.in_vain(*row, 1 << 60)
+    assert not solver.in_vain(site, limit_us)
+    for _ in range(3):
+        assert solver.solve([Wanted(site, limit_us)], patiently) == [None]
+    assert solver.in_vain(site, limit_us)
+    assert not solver.in_vain(site, 1 << 60)
+
+
+def test_what_another_process_found_is_known_here():
+    digest = Digest(problem())
+    here, there = PodSolver(digest, 1, 0), PodSolver(digest, 1, 1)
+    want = Wanted(here.site((0, 1), (0, 1, 2, 3)))
+    (pod,) = there.solve([want], patiently)
+    here.remember(want, pod)
+    assert here.solve([want], never) == [pod]
+    slow = Wanted(here.site((2, 3), (0, 3, 6, 9)), 5)
+    for _ in range(3):
+        here.remember(slow, None)
+    assert here.in_vain(slow.site, 5)
+
+
+def test_groups_that_no_site_of_a_batch_has_are_still_placed():
+    """Degree 10 on nodes of 8 and 2 is no equal share of any site."""
+    rows = tuple(two_stage(f"c{i}", {1: 100}, {10: 1000 + i}) for i in range(3))
+    whole = even_cluster(2, 8)
+    small = replace(whole.nodes[1], nic_of_device=whole.nodes[1].nic_of_device[:2], name="small")
+    cluster = replace(whole, nodes=(whole.nodes[0], small))
+    digest = Digest(CascadeProblem(name="uneven", cluster=cluster, cascades=rows))
+    solver = PodSolver(digest, 1, 0)
+    (pod,) = solver.solve([Wanted(solver.site((0, 1), (0, 1, 2)))], never)
+    assert pod.makespan_us >= 3000
+    assert cascades_of((pod,)) == [0, 1, 2]
