@@ -3,9 +3,12 @@
 Every replica runs its operations in the order of the schedule. An operation starts when its replica
 is free and all messages that it needs have arrived. A result is sent to every linked replica of
 the next (or, backward, the previous) chunk, one message after the other; a replica receives one
-message at a time. With *blocking sends* a replica computes nothing while it sends, as the closed
-form assumes; otherwise its sends overlap its next operations. Replicas of one expert-parallel group
-start each operation together, as their all-to-all demands.
+message at a time from each of its two neighbours, over links that were measured alone. Where a
+boundary has unequal sides, the messages of one replica on the smaller side are parts of one
+transfer and have its rate, whatever their own size. With *blocking sends* a replica computes
+nothing while it sends, as the closed form assumes; otherwise its sends overlap its next
+operations. Replicas of one expert-parallel group start each operation together, as their
+all-to-all demands.
 """
 
 from __future__ import annotations
@@ -137,7 +140,7 @@ class PipelineRun:
             key: deque() for key in self.unit_of
         }
         self.on_air: set[tuple[int, int]] = set()
-        self.port_free_s: dict[tuple[int, int], float] = {}
+        self.port_free_s: dict[tuple[int, int, bool], float] = {}
         self.send_s = [0.0] * count
         self.end_s = 0.0  # of the last operation or send
         self.tasks: list[Task] = []
@@ -215,13 +218,15 @@ class PipelineRun:
         for place in range(count * self.chunks - 1):
             (c, i), (d, j) = divmod(place, count), divmod(place + 1, count)
             a, b = stages[i].replicas, stages[j].replicas
-            share = self.pipeline.batch / max(len(a), len(b))
+            few, many = sorted((len(a), len(b)))
+            share, part = self.pipeline.batch / few, few / many
             rows = self.rows[i, c], self.rows[j, d]
             for x, y in replica_pairs(len(a), len(b)):
                 ahead = back = 0.0
                 if i != j:
-                    ahead = self.facts.message_s(a[x].kind, b[y].kind, rows[0].stop - 1, share)
-                    back = self.facts.message_s(b[y].kind, a[x].kind, rows[1].start, share)
+                    source, target = a[x].kind, b[y].kind
+                    ahead = part * self.facts.message_s(source, target, rows[0].stop - 1, share)
+                    back = part * self.facts.message_s(target, source, rows[1].start, share)
                 self._link((i, x, c), (j, y, d), True, ahead)
                 self._link((j, y, d), (i, x, c), False, back)
 
@@ -302,7 +307,7 @@ class PipelineRun:
                 unit.busy = False
             return
         message, microbatch = self.queues[key].popleft()
-        port = message.stage, message.replica
+        port = message.stage, message.replica, message.forward
         end = max(now_s, self.port_free_s.get(port, 0.0)) + message.seconds
         self.port_free_s[port] = end
         self.send_s[unit.stage] += end - now_s

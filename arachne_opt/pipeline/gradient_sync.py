@@ -42,17 +42,25 @@ def exchange(
         holders: of each pipeline, the holder of each row.
         ready_s: of each pipeline, when the gradient of each row is complete.
     """
-    segments = _segments(holders)
-    free_s: dict[tuple[int, int], float] = {}
-    done = []
-    # The backward completes the last rows first.
-    for rows in sorted(segments, key=lambda r: (_ready_s(r, ready_s), -r.start)):
+    waiting = []
+    for rows in _segments(holders):
         mine = [of_pipeline[rows.start] for of_pipeline in holders]
         cost = exchange_s(facts, [h.stage for h in mine], rows)
-        if cost == 0:
-            continue
         keys = [(h.pipeline, h.number) for h in mine]
-        start = max(_ready_s(rows, ready_s), *(free_s.get(k, 0.0) for k in keys))
+        if cost > 0:
+            waiting.append((rows, cost, _ready_s(rows, ready_s), keys))
+    free_s: dict[tuple[int, int], float] = {}
+    done = []
+
+    def urgency(entry: tuple[range, float, float, list[tuple[int, int]]]) -> tuple[float, ...]:
+        rows, cost, ready, keys = entry
+        return max(ready, *(free_s.get(k, 0.0) for k in keys)), -cost, -rows.start
+
+    while waiting:
+        entry = min(waiting, key=urgency)
+        waiting.remove(entry)
+        rows, cost, _, keys = entry
+        start = urgency(entry)[0]
         free_s |= dict.fromkeys(keys, start + cost)
         done.append(SegmentSync(first=rows.start, end=rows.stop, start_s=start, end_s=start + cost))
     return tuple(sorted(done, key=lambda s: (s.start_s, s.first)))

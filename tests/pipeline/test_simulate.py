@@ -7,12 +7,13 @@ from itertools import pairwise
 import pytest
 
 from arachne_opt.errors import DisagreementError, InputError
+from arachne_opt.pipeline.agreement import agreement
 from arachne_opt.pipeline.closed_form import price_plan
 from arachne_opt.pipeline.plan import Pipeline, ReplicaKind
 from arachne_opt.pipeline.problem import PipelineOptions, Schedule
 from arachne_opt.pipeline.schedules import Op, peak_in_flight, stage_order
 from arachne_opt.pipeline.simulate import simulate
-from arachne_opt.pipeline.verify import must_agree, verify
+from arachne_opt.pipeline.verify import verify
 from tests.pipeline_builders import even_pipeline, plan_of, random_plan, small_problem, stage
 
 A, V = ReplicaKind("A100-40"), ReplicaKind("V100-16")
@@ -44,7 +45,7 @@ def test_one_stage_of_one_type_agrees_exactly(seed):
         for _ in range(rng.choice((1, 1, 2)))
     ]  # fmt: skip
     plan = plan_of(problem, *pipelines)
-    assert must_agree(plan)
+    assert agreement(problem, plan).exact
     assert simulate(problem, plan).iteration_s == pytest.approx(
         price_plan(problem, plan).iteration_s, rel=1e-9
     )
