@@ -15,7 +15,7 @@ from arachne_opt.cli.options import FILE, OUTPUT, format_option, limit_options, 
 from arachne_opt.cli.output import emit_json, emit_table, percent, write_whole
 from arachne_opt.cli.progress import Interrupts, ProgressLine, catch_interrupts
 from arachne_opt.cli.workers import workers_of, workers_options
-from arachne_opt.errors import INTERRUPTED, InputError
+from arachne_opt.errors import INTERRUPTED, InputError, NoPlanError
 
 if TYPE_CHECKING:
     from arachne_opt.bench.pipelines import PipelineRow
@@ -77,7 +77,7 @@ def pipelines(**options: Any) -> int:  # noqa: ANN401
     if len(rows) < len(scenarios):
         click.echo(f"interrupted after {len(rows)} of {len(scenarios)} scenarios", err=True)
         return INTERRUPTED
-    return 0
+    return NoPlanError.exit_code if any(row.out_of_time for row in rows) else 0
 
 
 def _run(
@@ -170,6 +170,8 @@ def _show(rows: Sequence[PipelineRow], form: str) -> None:
     for row in rows:
         if row.binding:
             click.echo(f"{row.problem.name}: no plan exists: {'; '.join(row.binding)}")
+        if row.out_of_time:
+            click.echo(f"{row.problem.name}: no plan was found in time; try a longer --time-limit")
     _show_others(rows)
     _show_ratios("our time over that of", summarise_pipelines(rows))
     _show_ratios("time over ours with", summarise_ablations(rows))
