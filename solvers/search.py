@@ -54,7 +54,7 @@ _RUN_UNITS = 0.1
 
 # Tasks placed by batches of pods in a unit of deterministic work; trades of one batch; degrees of
 # pods for a deadline of the bound times the target.
-_BATCHED_PER_UNIT, _TRADES, _POD_TARGET = 4_000_000, 24, 1.02
+_BATCHED_PER_UNIT, _TRADES, _POD_TARGET = 4_000_000, 48, 1.02
 # Beside pods proofs take this share of the limit: on large problems more time raises no bound, but
 # takes a core from a helper.
 _LARGE_PROOF_SHARE = 0.1
@@ -233,6 +233,7 @@ class Search:
                 if not trades:
                     break
                 pods.settle(trades, pods.search(trades, self._batched))
+                self._clock.spend(pods.recombine())
             if pods.pods and pods.makespan_us < self._makespan_us():
                 self._best.offer(pods.schedule(), "pods")
         finally:

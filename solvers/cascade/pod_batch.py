@@ -48,7 +48,7 @@ class Ends(NamedTuple):
     where: Ints
 
 
-class Column(NamedTuple):
+class Chain(NamedTuple):
     """One chain of a pod: cascades in order, modes and sites by task; mode -1 is left open."""
 
     order: tuple[int, ...]
@@ -60,7 +60,7 @@ class Found(NamedTuple):
     """The best chain of a pod and its makespan in µs."""
 
     makespan_us: int
-    column: Column
+    chain: Chain
 
 
 class PodBatch:
@@ -121,7 +121,7 @@ class PodBatch:
         bound_us: int,
         steps: int,
         spent: Callable[[int], bool],
-        given: Sequence[Column | None] = (),
+        given: Sequence[Chain | None] = (),
     ) -> list[Found]:
         """The best state of every pod's chains after so many steps, fewer where time is up.
 
@@ -133,9 +133,9 @@ class PodBatch:
         """
         state = self._start(bound_us)
         hot = np.full(len(self._columns), _HOT)
-        for pod, column in enumerate(given):
-            if column is not None:
-                self._go_on(state, hot, pod, column)
+        for pod, chain in enumerate(given):
+            if chain is not None:
+                self._go_on(state, hot, pod, chain)
         ends = self._decode(state)
         best: list[Found | None] = [None] * len(self._pods)
         lowest = np.full(len(self._pods), np.inf)
@@ -156,15 +156,15 @@ class PodBatch:
         return [found for found in best if found is not None]
 
     def _go_on(
-        self, state: Chains, hot: np.typing.NDArray[np.float64], pod: int, column: Column
+        self, state: Chains, hot: np.typing.NDArray[np.float64], pod: int, given: Chain
     ) -> None:
-        """Puts a column into the first chains of a pod; free modes stay as they are."""
+        """Puts a chain into the first ones of a pod; open modes stay as they are."""
         first = pod * self._each
         chains = slice(first, first + round(_WARM_SHARE * self._each))
         hot[chains] = _WARM
         missing = [c for c in state.order[:, first] if c >= len(self._pods[pod])]
-        state.order[:, chains] = np.array([*missing, *column.order])[:, None]
-        for at, (mode, site) in enumerate(zip(column.modes, column.sites, strict=True)):
+        state.order[:, chains] = np.array([*missing, *given.order])[:, None]
+        for at, (mode, site) in enumerate(zip(given.modes, given.sites, strict=True)):
             if mode >= 0:
                 state.modes[at, chains] = mode
             state.sites[at, chains] = site
@@ -184,13 +184,13 @@ class PodBatch:
             lowest[pod] = least[pod]
             column = pod * self._each + int(chain[pod])
             makespan_us = int(ends.makespan[column]) * self._tables.tick_us
-            best[pod] = Found(makespan_us, self._column(state, ends, pod, column))
+            best[pod] = Found(makespan_us, self._chain(state, ends, pod, column))
 
-    def _column(self, state: Chains, ends: Ends, pod: int, column: int) -> Column:
+    def _chain(self, state: Chains, ends: Ends, pod: int, column: int) -> Chain:
         """A chain without the empty cascades."""
         width = len(self._pods[pod])
         tasks = width * self._tables.tasks
-        return Column(
+        return Chain(
             tuple(c for c in state.order[:, column].tolist() if c < width),
             tuple(state.modes[:tasks, column].tolist()),
             tuple(ends.where[:tasks, column].tolist()),

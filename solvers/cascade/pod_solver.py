@@ -12,10 +12,11 @@ import numpy as np
 
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.cascade.bounds import Pick, lower_bound
+from arachne_opt.solvers.cascade.cpsat.pod_master import Column
 from arachne_opt.solvers.cascade.decoder import FastDecoder, State
 from arachne_opt.solvers.cascade.digest import Digest, Where
 from arachne_opt.solvers.cascade.list_schedule import cascade_fronts, list_schedules
-from arachne_opt.solvers.cascade.pod_batch import Column, PodBatch
+from arachne_opt.solvers.cascade.pod_batch import Chain, PodBatch
 from arachne_opt.solvers.cascade.pod_tables import PodTables
 from arachne_opt.solvers.cascade.schedule import Run
 
@@ -31,9 +32,9 @@ ANY_US = 1 << 62
 # Takes the tasks placed since the last call, and says whether to stop.
 Spent = Callable[[int], bool]
 # Nodes in numbers of their own: what the floors of equal pods share.
-_Floor = tuple[int, ...]
+Floor = tuple[int, ...]
 # Floor and shapes: what equal pods share.
-_Key = tuple[_Floor, tuple[int, ...]]
+_Key = tuple[Floor, tuple[int, ...]]
 
 
 class Site(NamedTuple):
@@ -88,8 +89,8 @@ class PodSolver:
         self._random = np.random.default_rng(seed)
         self.area = tuple(self._pick(front).cost for front in cascade_fronts(digest))
         self._known: dict[_Key, _Known] = {}
-        self._tables: dict[_Floor, PodTables] = {}
-        self._number: dict[_Floor, dict[int, int]] = {}
+        self._tables: dict[Floor, PodTables] = {}
+        self._number: dict[Floor, dict[int, int]] = {}
 
     def _pick(self, front: Sequence[Pick]) -> Pick:
         fitting = [pick for pick in front if pick.chain_us <= self._target_us]
@@ -124,6 +125,19 @@ class PodSolver:
             return False
         return known.searches >= _SEARCHES
 
+    def columns(self, limit_us: int, used: Iterable[Pod]) -> list[Column]:
+        """All pods that are known and faster than a limit; ``used`` are those at hand."""
+        count = Counter(self._key(pod.site) for pod in used)
+        return [
+            Column(*key, known.makespan_us, count[key])
+            for key, known in self._known.items()
+            if known.runs is not None and known.makespan_us < limit_us
+        ]
+
+    def floor(self, site: Site) -> Floor:
+        """What sites with equal nodes share."""
+        return tuple(self._digest.node_class[n] for n in site.nodes)
+
     def remember(self, wanted: Wanted, pod: Pod | None) -> None:
         """Notes what a search elsewhere has found: a pod, or none below the limit."""
         if pod is None:
@@ -143,11 +157,8 @@ class PodSolver:
             known = _Known(runs=runs, makespan_us=makespan_us, searches=0)
         self._known[key] = replace(known, searches=searches)
 
-    def _floor(self, site: Site) -> _Floor:
-        return tuple(self._digest.node_class[n] for n in site.nodes)
-
     def _key(self, site: Site) -> _Key:
-        return self._floor(site), tuple(self._digest.shape_of_cascade[c] for c in site.cascades)
+        return self.floor(site), tuple(self._digest.shape_of_cascade[c] for c in site.cascades)
 
     def _devices(self, site: Site) -> list[int]:
         return [d for n in site.nodes for d in self._digest.nodes[n].devices]
@@ -170,16 +181,16 @@ class PodSolver:
             wanted: equal sites are searched once.
             spent: takes the tasks placed since the last call, and says whether to stop.
         """
-        rows: dict[_Floor, dict[_Key, Wanted]] = {}
+        rows: dict[Floor, dict[_Key, Wanted]] = {}
         for want in wanted:
             if self.known(want) is None:
-                row = rows.setdefault(self._floor(want.site), {})
+                row = rows.setdefault(self.floor(want.site), {})
                 row.setdefault(self._key(want.site), want)
         for floor, row in rows.items():
             self._search(floor, list(row.values()), spent)
         return [self.known(want) for want in wanted]
 
-    def _search(self, floor: _Floor, wanted: Sequence[Wanted], spent: Spent) -> None:
+    def _search(self, floor: Floor, wanted: Sequence[Wanted], spent: Spent) -> None:
         """Searches pods whose nodes are alike, in one batch where it has sites for their groups."""
         tables = self._table(floor, wanted[0].site.nodes)
         shapes = [self._numbers(want.site) for want in wanted]
@@ -196,7 +207,7 @@ class PodSolver:
         for k, found in zip(apt, batch.anneal(self._target_us, steps, spent, given), strict=True):
             site = wanted[k].site
             if found.makespan_us < wanted[k].limit_us:
-                self._note(site, *self._realised(tables, site, shapes[k], found.column))
+                self._note(site, *self._realised(tables, site, shapes[k], found.chain))
             else:
                 self._note(site, None, found.makespan_us)
 
@@ -207,7 +218,7 @@ class PodSolver:
         best = min(lists, key=lambda schedule: schedule.key)
         return best.runs, best.makespan_us
 
-    def _given(self, tables: PodTables, wanted: Wanted, shapes: Sequence[int]) -> Column | None:
+    def _given(self, tables: PodTables, wanted: Wanted, shapes: Sequence[int]) -> Chain | None:
         """What a near pod leads to; cascades that came take the places of those that left."""
         site, near = wanted.site, wanted.near
         if near is None or len(near.site.cascades) != len(site.cascades):
@@ -233,14 +244,14 @@ class PodSolver:
                 kind = self._digest.kind_of[devices[0]]
                 modes[cell] = tables.mode(shapes[slot[c]], x, len(devices), kind)
                 sites[cell] = tables.site(self._place(near.site, devices))
-        return Column(tuple(order), tuple(modes), tuple(sites))
+        return Chain(tuple(order), tuple(modes), tuple(sites))
 
     def _place(self, site: Site, devices: Sequence[int]) -> Where:
         """A group by the places of its nodes at a site."""
         count = Counter(self._digest.node_of[d] for d in devices)
         return tuple(sorted((site.nodes.index(n), c) for n, c in count.items()))
 
-    def _table(self, floor: _Floor, nodes: Sequence[int]) -> PodTables:
+    def _table(self, floor: Floor, nodes: Sequence[int]) -> PodTables:
         """Tables of all shapes that these nodes can run."""
         if floor not in self._tables:
             first: dict[int, int] = {}
@@ -254,22 +265,20 @@ class PodSolver:
 
     def _numbers(self, site: Site) -> list[int]:
         """Shapes of a site's cascades as its tables count them."""
-        number = self._number[self._floor(site)]
+        number = self._number[self.floor(site)]
         return [number[self._digest.shape_of_cascade[c]] for c in site.cascades]
 
     def _realised(
-        self, tables: PodTables, site: Site, shapes: Sequence[int], column: Column
+        self, tables: PodTables, site: Site, shapes: Sequence[int], chain: Chain
     ) -> tuple[tuple[Run, ...], int]:
         """Runs and makespan of the exact schedule of what a batch has found."""
         decoder = FastDecoder(part_of(self._digest, *site))
-        state = state_of(decoder, tables, shapes, column)
+        state = state_of(decoder, tables, shapes, chain)
         schedule = decoder.realise(state, *decoder.decode(state))
         return schedule.runs, schedule.makespan_us
 
 
-def state_of(
-    decoder: FastDecoder, tables: PodTables, shapes: Sequence[int], found: Column
-) -> State:
+def state_of(decoder: FastDecoder, tables: PodTables, shapes: Sequence[int], found: Chain) -> State:
     """What a batch has found as a state of a pod's own decoder."""
     done = [0] * len(shapes)
     order, picks, sites = [], [0] * len(decoder.modes), [0] * len(decoder.modes)

@@ -7,9 +7,11 @@ the slow pods trade cascades with others, many trades at a time, as long as that
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from arachne_opt.solvers.cascade.cpsat.pod_master import Column, best_cover
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.pod_solver import Pod, PodSolver, Site, Spent, Wanted
 from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order, left_shift
@@ -19,8 +21,9 @@ _POD_DEVICES = 16
 _WIDEST_TIMES = 2
 # Swaps tried per cascade to level the pods before any search.
 _SWAPS = 200
-# Exchanges looked at for one trade.
-_PAIRS = 24
+# Exchanges looked at for one trade; one is promising where this share of a typical makespan for its
+# load is below the limit.
+_PAIRS, _SLACK = 24, 0.98
 # Share of the pods that are slow enough to trade, and of attempts that search a pod again.
 _SLOW_SHARE, _AGAIN_SHARE = 0.25, 0.1
 
@@ -43,6 +46,10 @@ class Pods:
         self._digest = digest
         self._random = random.Random(seed)
         self._solver = PodSolver(digest, target_us, seed)
+        # Makespan over load of a typical pod.
+        self._waste = 1.0
+        # Masters are tried every so many times; times until the next one.
+        self._wait, self._rest = 1, 0
         self.pods: list[Pod] = []
 
     def _deal(self) -> tuple[Site, ...]:
@@ -122,10 +129,17 @@ class Pods:
     def trades(self, count: int) -> list[Trade]:
         """Up to so many things to try with the slow pods."""
         ordered = sorted(self.pods, key=lambda pod: -pod.makespan_us)
+        waste = sorted(pod.makespan_us / self._load(pod.site) for pod in ordered)
+        self._waste = waste[len(waste) // 2]
         slow = max(1, round(_SLOW_SHARE * len(ordered)))
         places = [int(slow * self._random.random() ** 2) for _ in range(count)]
         tried = [self._trade(ordered, at) for at in places]
         return [trade for trade in tried if trade is not None]
+
+    def _load(self, site: Site) -> float:
+        """Device time of the cascades over the devices."""
+        devices = sum(self._digest.nodes[n].size for n in site.nodes)
+        return sum(self._solver.area[c] for c in site.cascades) / devices
 
     def _trade(self, ordered: Sequence[Pod], at: int) -> Trade | None:
         """A trade of a slow pod with a faster one, or another search of it."""
@@ -168,22 +182,12 @@ class Pods:
                 self.pods = [pod for pod in self.pods if pod not in old] + made
 
     def _exchange(self, slow: Pod, other: Pod) -> tuple[Site, Site] | None:
-        """Both pods' sites after the most levelling of some random exchanges.
+        """Both pods' sites after the first promising one of some random exchanges.
 
-        None where all of them have been searched in vain.
+        None where there is none that has not been searched in vain.
         """
-        area = self._solver.area
-        devices = sum(self._digest.nodes[n].size for n in slow.site.nodes)
-        price = 1000 if len(self._digest.kind_names) == 1 else 1500
-        wish = (slow.makespan_us - other.makespan_us) * devices * price / 2
-        wish *= self._random.uniform(0.0, 1.5)
-        swaps = [self._swap(slow.site, other.site) for _ in range(_PAIRS)]
-
-        def miss(swap: tuple[set[int], set[int]]) -> float:
-            given, taken = swap
-            return abs(sum(area[c] for c in given) - sum(area[c] for c in taken) - wish)
-
-        for given, taken in sorted(swaps, key=miss):
+        for _ in range(_PAIRS):
+            given, taken = self._swap(slow.site, other.site)
             left = {*slow.site.cascades} - given | taken
             right = {*other.site.cascades} - taken | given
             sites = (
@@ -195,13 +199,52 @@ class Pods:
         return None
 
     def _worth(self, sites: Sequence[Site], limit_us: int) -> bool:
-        """Whether sites can be run and have not been searched in vain."""
+        """Whether sites can be run, are not too full, and have not been searched in vain."""
         for site in sites:
+            if self._load(site) * self._waste * _SLACK > limit_us:
+                return False
             if not all(self._solver.can_run(site.nodes, c) for c in site.cascades):
                 return False
             if self._solver.in_vain(site, limit_us):
                 return False
         return True
+
+    def recombine(self) -> float:
+        """Puts pods that are known together anew where that is faster; tells the work spent."""
+        if self._rest > 0:
+            self._rest -= 1
+            return 0.0
+        floors = Counter(self._solver.floor(pod.site) for pod in self.pods)
+        of_shape: dict[int, list[int]] = {}
+        for c, shape in enumerate(self._digest.shape_of_cascade):
+            of_shape.setdefault(shape, []).append(c)
+        counts = {shape: len(row) for shape, row in of_shape.items()}
+        known = self._solver.columns(self.makespan_us, self.pods)
+        columns = [c for c in known if c.floor in floors]
+        cover = best_cover(columns, floors, counts, self._random.randrange(1 << 30))
+        # Masters that take long are tried less often each time.
+        self._wait = 1 if cover.done else 2 * self._wait
+        self._rest = self._wait - 1
+        if cover.uses is not None:
+            self.pods = self._covering(columns, cover.uses, of_shape)
+        return cover.work
+
+    def _covering(
+        self, columns: Sequence[Column], uses: Sequence[int], of_shape: Mapping[int, list[int]]
+    ) -> list[Pod]:
+        """Pods for the columns of a cover, with nodes and cascades of this problem."""
+        nodes: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+        for pod in self.pods:
+            nodes.setdefault(self._solver.floor(pod.site), []).append(pod.site.nodes)
+        out = []
+        for column, count in zip(columns, uses, strict=True):
+            for _ in range(count):
+                cascades = [of_shape[shape].pop() for shape in column.shapes]
+                site = self._solver.site(nodes[column.floor].pop(), cascades)
+                known = self._solver.known(Wanted(site))
+                assert known is not None
+                out.append(known)
+        return out
 
     def _swap(self, slow: Site, other: Site) -> tuple[set[int], set[int]]:
         """One or two cascades of the slow pod for up to as many of the other."""

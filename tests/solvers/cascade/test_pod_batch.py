@@ -38,7 +38,7 @@ def test_a_batch_decodes_as_the_decoder_does(seed):
     batch = PodBatch(tables, [shapes, shapes], 4, np.random.default_rng(seed))
     for found in batch.anneal(lower_bound(digest), 3, patiently):
         decoder = FastDecoder(digest)
-        state = state_of(decoder, tables, shapes, found.column)
+        state = state_of(decoder, tables, shapes, found.chain)
         ends, _ = decoder.decode(state)
         rounding = tables.tick_us * 2 * len(digest.tasks)
         assert max(ends) <= found.makespan_us <= max(ends) + rounding
