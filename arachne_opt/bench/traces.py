@@ -28,7 +28,7 @@ from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.registry import pipeline_solver
 
 # Time of a re-plan, which is charged: a longer search rarely pays within minutes.
-USUAL_REPLAN_S = 0.8
+USUAL_REPLAN_S = 0.6
 # Rules end by themselves; this keeps those in check that would not.
 RULE_LIMIT_S = 20.0
 

@@ -258,7 +258,11 @@ def row_exchange_s(space: Space, kind: ReplicaKind) -> float:
     """Gradient ring of a usual row among very many replicas of a kind."""
     port = Port(kind.device_type, kind.zone, 1)
     curve = space.problem.tables.route(port, port)
-    size = sum(space.problem.model.parameter_bytes) / space.costs.row_count / min(4, kind.tp)
+    model = space.problem.model
+    whole = sum(model.parameter_bytes)
+    if model.experts is not None:
+        whole += sum(model.experts.parameter_bytes) / kind.ep
+    size = whole / space.costs.row_count / min(4, kind.tp)
     return 2 * size * curve.seconds(_MESSAGE_BYTES) / _MESSAGE_BYTES if curve else np.inf
 
 
