@@ -44,6 +44,12 @@ if TYPE_CHECKING:
 @click.option("--allow-estimates", is_flag=True, help="Estimate what was not measured.")
 @click.option("--no-cache", is_flag=True, help="Solve afresh even where a plan is stored.")
 @click.option("--out", type=OUTPUT, help="Write the plan to this file.")
+@click.option(
+    "--hand-to",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Give the plan to a training that runs with --moves FOLDER.",
+)
 @limit_options
 @database_option
 @format_option
@@ -89,6 +95,8 @@ def _pipeline(store: PlanStore, record: PlanRecord, options: dict[str, Any]) -> 
 
         write_whole(options["out"], json.dumps(plan_to_json(done.answer.plan), indent=1) + "\n")
     _show(record, done, options["form"])
+    if options["hand_to"] and not interrupted:
+        _hand_over(options["hand_to"], done)
     return INTERRUPTED if interrupted else 0
 
 
@@ -131,6 +139,14 @@ def _cluster(options: dict[str, Any], old: Cluster) -> Cluster:
     return parse_pool(text, sizes)
 
 
+def _hand_over(folder: Path, done: Replanned) -> None:
+    from arachne_opt.executor.pipeline.next_plan import hand_over
+
+    answer = done.answer
+    hand_over(folder, answer.problem, answer.plan, answer.record.id)
+    click.echo(f"handed to {folder}; the training takes it up before its next step", err=True)
+
+
 def _show(record: PlanRecord, done: Replanned, form: str) -> None:
     from arachne_opt.cli.pipeline import answer_json, describe
 
@@ -158,6 +174,9 @@ def _cascade(store: PlanStore, record: PlanRecord, options: dict[str, Any]) -> i
 
     if options["profiles"] is not None or options["allow_estimates"]:
         raise InputError("profiles and estimates are for pipeline plans", where=record.id)
+    if options["hand_to"]:
+        what = "--hand-to is for pipeline plans"
+        raise InputError(what, where=record.id, hint="arachne train --replan-above for cascades")
     cluster = _cluster(options, problem_from_json(record.problem).cluster)
     with catch_interrupts() as interrupts:
         answer = interrupts.run(

@@ -16,7 +16,7 @@ from arachne_opt.cli.output import write_whole
 from arachne_opt.cli.pipeline_report import keep_runs, show_report, write_trace
 from arachne_opt.cli.progress import ProgressLine
 from arachne_opt.cli.training import checkpoint_options, update_options
-from arachne_opt.errors import InputError
+from arachne_opt.errors import ArachneError, InputError
 from arachne_opt.settings import database_url
 from arachne_opt.units import US_PER_S
 
@@ -65,6 +65,12 @@ _OPTIONS = (
         type=click.IntRange(min=2),
         help="Runs of layers per interleaved stage; 2 unless given.",
     ),
+    click.option(
+        "--moves",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="FOLDER",
+        help="Go on, without a restart, under plans that replan --hand-to leaves there.",
+    ),
     click.option("--any-device", is_flag=True, help="Run on devices that the plan is not for."),
     click.option(
         "--launcher",
@@ -86,7 +92,7 @@ _USED = {
 }
 _OWN = (
     *("tokens", "token_type", "sequence_length", "steps", "balance", "any_device", "launcher"),
-    *("hosts", "rendezvous", "engine", "pipeline_schedule", "chunks"),
+    *("hosts", "rendezvous", "engine", "pipeline_schedule", "chunks", "moves"),
 )
 
 _PATIENCE = 20.0
@@ -136,6 +142,7 @@ def train_pipeline(record: PlanRecord, options: dict[str, Any]) -> int:
     if not job.emulated and _nothing_left(job):
         return 0
     report = _run(job, options["max_restarts"])
+    report, job = _as_it_ended(report, job, options["db_url"])
     keep_runs(report, job, options["db_url"])
     if options["report"]:
         from arachne_opt.executor.pipeline.report import report_to_json
@@ -173,6 +180,7 @@ def _job(record: PlanRecord, options: dict[str, Any]) -> PipelineJob:
         "engine": options["engine"],
         "schedule": options["pipeline_schedule"],
         "chunks": _chunks(options),
+        "moves": str(options["moves"].resolve()) if options["moves"] else "",
     }
     if options["emulate"]:
         steps = options["steps"] or options["epochs"]
@@ -195,6 +203,28 @@ def _job(record: PlanRecord, options: dict[str, Any]) -> PipelineJob:
         update=update_options(options),
         checkpoints=checkpoint_options(options),
     )
+
+
+def _as_it_ended(
+    report: PipelineReport, job: PipelineJob, db_url: str | None
+) -> tuple[PipelineReport, PipelineJob]:
+    """The job under the plan of its last step, which the spans are of; no spans without it."""
+    if not report.moves:
+        return report, job
+    from arachne_opt.db.store import PlanStore
+    from arachne_opt.pipeline.placement import place
+    from arachne_opt.pipeline.problem_json import problem_from_json
+    from arachne_opt.planning.pipeline_service import pipeline_plan_of_record
+
+    try:
+        with PlanStore.open(database_url(db_url)) as store:
+            record = store.get_plan(report.moves[-1].plan_id)
+        problem = problem_from_json(record.problem)
+    except ArachneError as error:
+        click.echo(f"the plan that the training ended with is not here: {error}", err=True)
+        return replace(report, spans=()), job
+    plan = place(problem, pipeline_plan_of_record(record))
+    return report, replace(job, problem=problem, plan=plan, plan_id=record.id)
 
 
 def _chunks(options: dict[str, Any]) -> int:

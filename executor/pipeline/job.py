@@ -70,6 +70,7 @@ class PipelineJob:
         engine: ``tables``, or ``torch`` for uniform stages; a rehearsal has tables.
         schedule: order of forwards and backwards.
         chunks: runs of rows per stage, where they are interleaved.
+        moves: folder where plans are handed over to the training; empty for none.
     """
 
     problem: PipelineProblem
@@ -92,6 +93,7 @@ class PipelineJob:
     engine: str = Engine.TABLES.value
     schedule: str = Schedule.ONE_F_ONE_B.value
     chunks: int = 1
+    moves: str = ""
     update: UpdateOptions = field(default_factory=UpdateOptions)
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
 
@@ -107,6 +109,8 @@ class PipelineJob:
         check_choice("schedule", self.schedule, tuple(Schedule))
         if self.emulated and self.engine != Engine.TABLES:
             raise InputError("a rehearsal runs tables", hint="engine tables")
+        if self.emulated and self.moves:
+            raise InputError("a rehearsal has nothing that could move to another plan")
         refuse_engine(self.layout, Engine(self.engine), Schedule(self.schedule))
 
     @property

@@ -32,13 +32,14 @@ def load_pretrained(training: PipelineTraining, folder: str | Path) -> None:
 
 
 def save_pretrained(training: PipelineTraining, folder: str | Path) -> None:
-    """Writes the weights for transformers, row by row; all ranks call it.
+    """Writes the weights for transformers, row by row; all ranks of the plan call it.
 
     Raises:
         RunError: the folder cannot be written.
     """
     spec, rank = training.spec, training.seats.rank
     assert rank is not None  # called by ranks of the plan
+    group = training.seats.group(range(training.layout.world_size))
     writer = CheckpointWriter(folder, spec)
     mine = {row: list(pieces) for row, pieces in groupby(_by_row(training), lambda p: p.key.row)}
     for row, parameters in enumerate(training.model.rows):
@@ -49,11 +50,13 @@ def save_pretrained(training: PipelineTraining, folder: str | Path) -> None:
             for piece in mine.get(row, ()):
                 if piece.first and piece.key.name == parameter.name:
                     whole[_slices(piece)] = piece.tensors["value"].view(piece.shape).cpu()
-            _add_up(whole, training.seats.seats[writing])
+            if group is not None:
+                dist.reduce(whole, training.seats.seats[writing], group=group)
             weights[parameter.name] = whole
         if rank == writing:
             writer.write_row(row, weights)
-    _meet()
+    if group is not None:
+        dist.barrier(group)
     if rank == 0:
         config = config_of_spec(spec, sequence_length=training.samples.length)
         writer.finish(config)
@@ -65,13 +68,3 @@ def _by_row(training: PipelineTraining) -> Iterator[Piece]:
 
 def _slices(piece: Piece) -> tuple[slice, ...]:
     return tuple(slice(begin, end) for begin, end in piece.box)
-
-
-def _add_up(whole: Tensor, process: int) -> None:
-    if dist.get_world_size() > 1:
-        dist.reduce(whole, process)
-
-
-def _meet() -> None:
-    if dist.get_world_size() > 1:
-        dist.barrier()

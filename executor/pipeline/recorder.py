@@ -24,12 +24,12 @@ class Recorder:
     used in some steps only, and other steps have no spans there.
 
     Args:
-        rank: of the layout.
+        rank: of the layout; changes where the training moves to another plan.
         device: whose queued work counts.
     """
 
     def __init__(self, rank: int, device: torch.device) -> None:
-        self._rank, self._device = rank, device
+        self.rank, self._device = rank, device
         self._zero_s = 0.0
         self.watching = True
         self._spans: list[tuple[int, bool, int, float, float]] = []
@@ -76,7 +76,7 @@ class Recorder:
         longest = max(int(count) for (count,) in gather([len(self._spans)]))
         flat = [float(number) for span in self._spans for number in span]
         padding = [-1.0] * (_NUMBERS * longest - len(flat))
-        rows = gather([self._rank, *flat, *padding])
+        rows = gather([self.rank, *flat, *padding])
         return tuple(span for row in rows for span in _spans(round(row[0]), row[1:]))
 
 

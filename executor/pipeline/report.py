@@ -11,13 +11,14 @@ from typing import Any
 
 from arachne_opt.errors import InputError
 from arachne_opt.records import RunRecord
+from arachne_opt.units import format_bytes, format_seconds
 
 PIPELINE_REPORT_FORMAT = "arachne.pipeline-report/1"
 
 # A training of weeks has more steps than a report should hold; the newest stay.
 REPORTED_STEPS = 10_000
 
-_TEXTS = ("notes",)
+_LISTS = ("steps", "spans", "notes", "moves")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +86,39 @@ class RankSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveReport:
+    """The training went on under another plan.
+
+    Args:
+        step: the first one under the plan.
+        plan_id: in the database; empty where it is not kept.
+        network_bytes: that went from node to node.
+        inside_bytes: that went inside nodes.
+    """
+
+    step: int
+    plan_id: str
+    world_size: int
+    network_bytes: int
+    inside_bytes: int
+    took_us: int
+
+    def __str__(self) -> str:
+        """For people."""
+        network, inside = format_bytes(self.network_bytes), format_bytes(self.inside_bytes)
+        moved = f"{network} over the network and {inside} inside nodes"
+        plan = f" {self.plan_id[:12]}" if self.plan_id else ""
+        took = format_seconds(self.took_us)
+        return f"plan{plan} on {self.world_size} ranks from step {self.step}: {moved}, in {took}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineReport:
     """A run.
 
     Args:
+        plan_id: that it began with.
+        world_size: of that plan.
         spans: of all ranks in the last step.
         notes: what the user should know, such as a checkpoint that could not be kept.
         emulated: ranks slept instead of computing.
@@ -104,12 +134,20 @@ class PipelineReport:
     notes: tuple[str, ...] = ()
     emulated: bool = False
     speed: float = 1.0
+    moves: tuple[MoveReport, ...] = ()
+
+    def plan_at(self, step: int) -> tuple[str, int]:
+        """The plan of a step, and its number of ranks."""
+        for move in reversed(self.moves):
+            if move.step <= step:
+                return move.plan_id, move.world_size
+        return self.plan_id, self.world_size
 
 
 def report_to_json(report: PipelineReport) -> dict[str, Any]:
     """JSON values that ``report_from_json`` reads back to an equal report."""
     value = asdict(report)
-    for key in ("steps", "spans", *_TEXTS):
+    for key in _LISTS:
         value[key] = list(value[key])
     return {"format": PIPELINE_REPORT_FORMAT, **value}
 
@@ -123,11 +161,12 @@ def report_from_json(value: object) -> PipelineReport:
     if not isinstance(value, dict) or value.get("format") != PIPELINE_REPORT_FORMAT:
         raise InputError(f"not a report of format {PIPELINE_REPORT_FORMAT!r}")
     try:
-        rest = {k: v for k, v in value.items() if k not in ("format", "steps", "spans", *_TEXTS)}
+        rest = {k: v for k, v in value.items() if k not in ("format", *_LISTS)}
         return PipelineReport(
             steps=tuple(_step(row) for row in value["steps"]),
             spans=tuple(RankSpan(**row) for row in value["spans"]),
             notes=tuple(map(str, value["notes"])),
+            moves=tuple(MoveReport(**row) for row in value.get("moves", ())),
             **rest,
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -139,21 +178,23 @@ def run_records(report: PipelineReport) -> tuple[RunRecord, ...]:
 
     That of the last step has the spans, so that it can be drawn over its plan.
     """
-    if not report.plan_id:
-        return ()
     whole = {k: v for k, v in report_to_json(report).items() if k != "steps"}
     spans, last = whole.pop("spans"), len(report.steps) - 1
-    return tuple(
-        RunRecord(
-            plan_id=report.plan_id,
+    records = []
+    for i, step in enumerate(report.steps):
+        plan_id, world_size = report.plan_at(step.step)
+        if not plan_id:
+            continue
+        record = RunRecord(
+            plan_id=plan_id,
             status="emulated" if report.emulated else "done",
-            world_size=report.world_size,
+            world_size=world_size,
             planned_us=step.planned_us,
             measured_us=step.measured_us,
             report={**whole, "steps": [asdict(step)], "spans": spans if i == last else []},
         )
-        for i, step in enumerate(report.steps)
-    )
+        records.append(record)
+    return tuple(records)
 
 
 def stage_reports(

@@ -84,7 +84,7 @@ def move_to(
         observer=observer,
         pool=old.seats.pool,
     )
-    return new, take_over(old, new)
+    return new, take_over(old, new, nodes)
 
 
 def seats_near(
@@ -111,17 +111,18 @@ def seats_near(
     return tuple(devices.index(device) for device in settled.devices if device is not None)
 
 
-def take_over(old: PipelineTraining, new: PipelineTraining) -> Moved:
+def take_over(old: PipelineTraining, new: PipelineTraining, nodes: Sequence[NodeKey]) -> Moved:
     """Gives a new training the state of an old one; all processes call it.
 
     Args:
         old: stays as it is.
         new: of the same model and options, on the same processes.
+        nodes: of every process.
 
     Raises:
         RunError: no process holds some of the state.
     """
-    node_of = _nodes(old, new)
+    node_of = nodes.__getitem__
     sent = torch.zeros(2, dtype=torch.int64)
     for name, dtype, moves in _kinds(old, new, node_of):
         before, after = _store(old, name), _store(new, name)
@@ -168,16 +169,6 @@ def _kinds(
             what = f"no process holds {lost.name} of row {lost.row} any more"
             raise RunError(what, hint="the newest checkpoint")
         yield _Kind(name, dtype, moves)
-
-
-def _nodes(old: PipelineTraining, new: PipelineTraining) -> Callable[[int], object]:
-    """The node of each process, as either plan says."""
-    known: dict[int, object] = {}
-    for training in (old, new):
-        for member in training.layout.members:
-            process = training.seats.seats[member.rank]
-            known.setdefault(process, (member.kind.device_type, member.node))
-    return known.__getitem__
 
 
 def _store(training: PipelineTraining, name: str) -> Store:

@@ -51,7 +51,14 @@ def run_pipeline(
         note = f"restart {attempt}: a rank failed; going on after step {trainer.first_step}"
         trainer.notes.append(f"{note}; the report begins there")
         say(trainer.first_step, job.steps, "restarted", note)
-    report = trainer.run((lambda step: _tell(job, step, say)) if rank == 0 else None)
+    told = list(trainer.notes)
+
+    def tell(step: StepReport) -> None:
+        fresh = trainer.notes[len(told) :]
+        told.extend(fresh)
+        _tell(job, step, "; ".join(fresh), say)
+
+    report = trainer.run(tell if rank == 0 else None)
     return None if report is None else report_to_json(report)
 
 
@@ -66,10 +73,10 @@ def refuse_other_size(job: PipelineJob, world_size: int) -> None:
         raise InputError(what, hint=f"{job.world_size} ranks")
 
 
-def _tell(job: PipelineJob, step: StepReport, say: Say) -> None:
+def _tell(job: PipelineJob, step: StepReport, note: str, say: Say) -> None:
     took, planned = format_seconds(step.measured_us), format_seconds(step.planned_us)
     text = f"{took} (planned {planned})"
     if not job.emulated:
         speed = step.tokens / max(1, step.measured_us) * 1e6
         text = f"loss {step.loss:.6g}, {text}, {speed:.0f} tokens/s"
-    say(step.step + 1, job.steps, text, "")
+    say(step.step + 1, job.steps, text, note)

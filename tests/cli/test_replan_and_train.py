@@ -28,8 +28,11 @@ def test_a_training_of_four_ranks_goes_on_with_two(arachne, tmp_path):
     assert code == 0, err
     whole = [step["loss"] for step in json.loads(out)["steps"]]
 
-    code, out, err = arachne("replan", "--plan", old, "--cluster", "CPU=2", "--format", "json")
+    folder = tmp_path / "next"
+    replan = ("replan", "--plan", old, "--cluster", "CPU=2", "--format", "json")
+    code, out, err = arachne(*replan, "--hand-to", folder)
     assert code == 0, err
+    assert f"handed to {folder}" in err
     new = json.loads(out)["id"]
     shutil.rmtree(kept / "step-00000006")
     code, out, err = arachne("train", "--plan", new, *run, "--resume")
@@ -37,3 +40,21 @@ def test_a_training_of_four_ranks_goes_on_with_two(arachne, tmp_path):
     report = json.loads(out)
     assert report["world_size"] == 2
     assert [step["loss"] for step in report["steps"]] == pytest.approx(whole[3:], abs=1e-6)
+
+    # The four processes take the plan up by themselves, and two of them have no part in it.
+    trace, saved = tmp_path / "trace.json", tmp_path / "saved"
+    run = ("--model", config, "--device", "cpu", "--lr", "0.02", "--format", "json", "--steps", 6)
+    run += ("--save", saved, "--checkpoint-dir", tmp_path / "others")
+    code, out, err = arachne("train", "--plan", old, *run, "--moves", folder, "--trace", trace)
+    assert code == 0, err
+    report = json.loads(out)
+    (move,) = report["moves"]
+    assert (move["step"], move["plan_id"], move["world_size"]) == (0, new, 2)
+    assert move["network_bytes"] + move["inside_bytes"] > 0
+    assert [step["loss"] for step in report["steps"]] == pytest.approx(whole, rel=1e-5)
+    assert (saved / "config.json").exists()
+    with PlanStore.open(database_url(None)) as store:
+        # Three of the training that was resumed, six of this one.
+        assert [len(store.list_runs(plan=plan)) for plan in (old, new)] == [6, 9]
+    tracks = json.loads(trace.read_text())["traceEvents"]
+    assert len([e for e in tracks if e.get("cat") == "forward" and e["ph"] == "X"]) % 2 == 0
