@@ -56,14 +56,15 @@ class Combiner:
         self.inside_s = np.array([bench.exchange.inside_s(c) for c in self.columns])
         self.stages = np.array([len(c.options) for c in self.columns])
 
-    def run(self) -> None:
-        """Sets of ever more columns; of any stages, then of equally many stages.
+    def run(self, *, most_first: bool = False) -> None:
+        """Sets of ever more columns, or of ever fewer; of any stages, then of equally many stages.
 
         The published price looks at the longest pipelines only, so that plans of equally long ones
         are those that it sees in full.
         """
         most = self.bench.problem.options.max_pipelines or max(_COUNTS)
-        for count in sorted({min(n, most) for n in _COUNTS if n // 2 < min(most, self._devices())}):
+        counts = {min(n, most) for n in _COUNTS if n // 2 < min(most, self._devices())}
+        for count in sorted(counts, reverse=most_first):
             if count < 2:
                 continue
             exchange = self.inside_s + self._across_s(count)

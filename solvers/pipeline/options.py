@@ -101,6 +101,11 @@ class Space:
         """All devices of a type in a zone."""
         return int(self.limits[self._row(place)])
 
+    def room_of_width(self) -> dict[tuple[int, int], int]:
+        """Devices that groups of at least a width may take, by place and width."""
+        pairs = zip(self._limit_place.tolist(), self._limit_width.tolist(), strict=True)
+        return dict(zip(pairs, self.limits.tolist(), strict=True))
+
     def device_rows(self) -> Ints:
         """For each place the limit that counts all its devices."""
         return np.array([self._row(place) for place in range(len(self.places))])

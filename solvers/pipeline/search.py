@@ -44,7 +44,8 @@ class Found:
 class TemplateSearch:
     """Looks for the template and layers with the least time, for a batch and a number of rounds.
 
-    ``over`` ends the search early, with the best so far.
+    ``over`` ends the search early, with the best so far; so many templates of a call get an
+    ``exact`` division.
     """
 
     def __init__(
@@ -53,12 +54,15 @@ class TemplateSearch:
         microbatches: int,
         limits: Ints,
         over: Callable[[], bool] = lambda: False,
+        *,
+        exact: int = _EXACT,
     ) -> None:
         self.tables = tables
         self.microbatches = microbatches
         self.limits = limits
         self.tried: set[Template] = set()
         self._over = over
+        self._exact_count = exact
 
     def best(self, templates: Iterable[Template], below_s: float) -> Found | None:
         """The best of the templates, if one takes less than ``below_s``."""
@@ -87,7 +91,7 @@ class TemplateSearch:
         best: Found | None = None
         order = np.argsort(guess, kind="stable")
         _, firsts = np.unique(which[order], return_index=True)
-        chosen = order[np.sort(firsts)][:_EXACT]
+        chosen = order[np.sort(firsts)][: self._exact_count]
         if len(chosen):
             best = self._exact(batch, which[chosen], below_s)
         return best

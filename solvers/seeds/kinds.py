@@ -38,6 +38,7 @@ class Kinds:
         memory: rows that memory holds are 1 / (memory[0] + memory[1] · micro-batches in flight).
         exchange_row_s: gradient exchange of a row among many replicas, by kind.
         sample_send_s: a sample there and back between two places.
+        facts: those of the atoms.
     """
 
     kinds: tuple[ReplicaKind, ...]
@@ -51,6 +52,7 @@ class Kinds:
     memory: tuple[Floats, Floats]
     exchange_row_s: Floats
     sample_send_s: Floats
+    facts: AtomFacts
 
     @property
     def rate(self) -> Floats:
@@ -104,6 +106,7 @@ def kinds_of(space: Space, batches: Ints) -> Kinds:
         memory=(atoms.first[pick], atoms.second[pick]),
         exchange_row_s=np.array([row_exchange_s(space, kind) for kind in kinds]),
         sample_send_s=_sample_sends(space),
+        facts=atoms,
     )
 
 

@@ -21,7 +21,7 @@ from arachne_opt.solvers.pipeline.incumbent import PipelineIncumbent
 from arachne_opt.solvers.pipeline.options import Space
 from arachne_opt.solvers.pipeline.search import TemplateSearch
 from arachne_opt.solvers.pipeline.workbench import Workbench
-from arachne_opt.solvers.seeds.kinds import AtomFacts, atom_facts
+from arachne_opt.solvers.seeds.kinds import AtomFacts
 
 _MOST_STAGES = 16
 _LENGTHS = 8  # chains of the same atoms, of the best lengths
@@ -30,7 +30,6 @@ _ATOMS_OF_PAIRS = 3  # of each type
 _OF_TYPES = 30  # chains of each choice of types that are divided
 _PIPELINES = 4  # the exchange across pipelines is taken as that of so many
 _EXCHANGE = 0.05  # part of an iteration that it may take
-_DOUBT = 1.1  # sets are tried unless they train less than wanted even with so much more
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +51,41 @@ class Chain:
     value: float
 
 
-def offer_sets(
-    bench: Workbench, bound: WorkBound, best: PipelineIncumbent, over: Callable[[], bool]
-) -> None:
-    """Offers sets of chains, where they may be better than the best plan so far."""
-    hoped_s = best.seconds
+def chains_of(
+    bench: Workbench, bound: WorkBound, facts: AtomFacts, hoped_s: float
+) -> tuple[list[Chain], float]:
+    """Chains, and the part of the samples that sets of them may train in the time hoped for.
+
+    No set trains more than its best chain does on all devices.
+    """
     if not np.isfinite(hoped_s) or bench.problem.options.max_pipelines == 1:
-        return
-    chains = list(_chains(bench.space, bound, hoped_s))
-    # No set trains more than its best chain does on all devices.
+        return [], 0.0
+    chains = list(_chains(bench.space, bound, facts, hoped_s))
     worth = float(bench.place_limits @ bound.prices)
     most = max((c.value for c in chains), default=0.0) * worth
-    if most * _DOUBT < bench.problem.global_batch or over():
-        return
-    columns = _columns(bench, chains, over)
+    return chains, most / bench.problem.global_batch
+
+
+def offer_sets(
+    bench: Workbench,
+    bound: WorkBound,
+    best: PipelineIncumbent,
+    facts: AtomFacts,
+    chains: list[Chain],
+    over: Callable[[], bool],
+) -> None:
+    """Offers sets of chains, and the best of them changed one pipeline after the other."""
+    before_s = best.seconds
+    columns = _columns(bench, facts, chains, over)
     if columns and not over():
-        Combiner(bench, bound, columns, lambda: best.seconds, best.offer, over).run()
-        if best.seconds < hoped_s:
+        sets = Combiner(bench, bound, columns, lambda: best.seconds, best.offer, over)
+        sets.run(most_first=True)
+        if best.seconds < before_s:
             polish(bench, best, over)
 
 
-def _chains(space: Space, bound: WorkBound, hoped_s: float) -> Iterator[Chain]:
+def _chains(space: Space, bound: WorkBound, facts: AtomFacts, hoped_s: float) -> Iterator[Chain]:
     """Chains of one type and of two, with the samples that each trains in the time hoped for."""
-    facts = atom_facts(space)
     judge = _Judge(space, facts, bound, hoped_s)
     place = [space.place_of(atom.kind) for atom in facts.atoms]
     alone: dict[int, list[tuple[float, int]]] = {}
@@ -140,7 +151,9 @@ class _Judge:
                 yield Chain(blocks, batch, places, int(rounds[i, j]), float(value[i, j]))
 
 
-def _columns(bench: Workbench, chains: list[Chain], over: Callable[[], bool]) -> list[Column]:
+def _columns(
+    bench: Workbench, facts: AtomFacts, chains: list[Chain], over: Callable[[], bool]
+) -> list[Column]:
     """The best chains of each choice of types with their layers."""
     chosen: dict[frozenset[int], list[Chain]] = {}
     for one in sorted(chains, key=lambda c: -c.value):
@@ -150,7 +163,7 @@ def _columns(bench: Workbench, chains: list[Chain], over: Callable[[], bool]) ->
     groups: dict[tuple[int, int], list[Chain]] = {}
     for one in (c for mine in chosen.values() for c in mine):
         groups.setdefault((one.batch, sum(s for _, s in one.blocks)), []).append(one)
-    facts, found = atom_facts(bench.space), dict[object, Column]()
+    found: dict[object, Column] = {}
     number = {atom: i for i, atom in enumerate(bench.space.atoms)}
     for (batch, _), mine in groups.items():
         if over():
