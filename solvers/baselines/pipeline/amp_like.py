@@ -19,13 +19,13 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 
 def amp_like(bench: Workbench) -> Iterator[Proposal]:
     """Grids on all devices with the time that the average device would take."""
-    samples, rows = bench.problem.global_batch, bench.costs.row_count
+    rows = bench.costs.row_count
     types = len(bench.space.places)
     for layout in full_layouts(bench, one_tp=True):
         if len({(k.device_type, k.zone) for k in layout.kinds}) < types:
             continue
         cuts = split_rows(rows, [1.0] * len(layout.kinds))
-        yield Proposal(layout.pipeline(cuts, samples), _average_s(bench, layout))
+        yield Proposal(layout, cuts, _average_s(bench, layout))
 
 
 def _average_s(bench: Workbench, layout: Layout) -> float:

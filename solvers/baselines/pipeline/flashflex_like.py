@@ -13,8 +13,8 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 
 def flashflex_like(bench: Workbench) -> Iterator[Proposal]:
     """Every order of the types, tp by type and any dp."""
-    samples, rows = bench.problem.global_batch, bench.costs.row_count
+    rows = bench.costs.row_count
     types = bench.problem.cluster.device_types
     for layout in full_layouts(bench, one_tp=False):
         memory = [float(types[k.device_type].memory_bytes * k.tp) for k in layout.kinds]
-        yield Proposal(layout.pipeline(split_rows(rows, memory), samples))
+        yield Proposal(layout, split_rows(rows, memory))

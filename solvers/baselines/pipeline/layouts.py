@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 
 from arachne_opt.pipeline.plan import Pipeline, ReplicaKind
 from arachne_opt.pipeline.template import ReplicaBlock, Template
@@ -20,19 +20,33 @@ class Layout:
     replicas: int
     microbatch: int
 
-    def pipeline(self, cuts: tuple[int, ...], samples: int) -> Pipeline:
-        """The pipeline that trains the samples alone."""
-        stages = tuple((ReplicaBlock(kind=k, count=self.replicas),) for k in self.kinds)
-        rounds = -(-samples // (self.microbatch * self.replicas))
-        return Template(stages=stages).pipeline(cuts, self.microbatch, rounds)
+    def rounds(self, samples: int) -> int:
+        """Micro-batches that the samples take."""
+        return -(-samples // (self.microbatch * self.replicas))
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A pipeline; with an estimate where a rule chooses by its own idea of the time."""
+    """A layout with its cuts; an estimate where a rule chooses by its own idea of the time."""
 
-    pipeline: Pipeline
+    layout: Layout
+    cuts: tuple[int, ...]
     estimate_s: float | None = None
+
+    def pipeline(self, samples: int) -> Pipeline:
+        """The pipeline that trains the samples alone."""
+        own = self.layout
+        stages = tuple((ReplicaBlock(kind=k, count=own.replicas),) for k in own.kinds)
+        return Template(stages=stages).pipeline(self.cuts, own.microbatch, own.rounds(samples))
+
+    def compute_s(self, bench: Workbench) -> float:
+        """Its time without messages, exchange and update, which no price is below."""
+        own = self.layout
+        loads = [
+            bench.costs.work_s(kind, own.microbatch, first, end)
+            for kind, (first, end) in zip(own.kinds, pairwise(self.cuts), strict=True)
+        ]
+        return (own.rounds(bench.problem.global_batch) - 1) * max(loads) + sum(loads)
 
 
 def dense_kinds(bench: Workbench) -> list[list[ReplicaKind]]:

@@ -13,9 +13,9 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 
 def metis_like(bench: Workbench) -> Iterator[Proposal]:
     """Every order of the types, tp by type, dp a power of two."""
-    samples, rows = bench.problem.global_batch, bench.costs.row_count
+    rows = bench.costs.row_count
     for layout in full_layouts(bench, one_tp=False, powers_of_two=True):
         speeds = [
             1 / float(bench.costs.work_prefix_s(k, layout.microbatch)[-1]) for k in layout.kinds
         ]
-        yield Proposal(layout.pipeline(split_rows(rows, speeds), samples))
+        yield Proposal(layout, split_rows(rows, speeds))

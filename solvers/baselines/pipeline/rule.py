@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from arachne_opt.costs.pipeline.base import PipelineCosts
 from arachne_opt.costs.pipeline.closed_form import plan_price
@@ -45,39 +45,35 @@ def solve_by_rule(
     bench = Workbench(problem, costs)
     bound_s = WorkBound(bench.space).seconds(problem.global_batch)
     best = PipelineIncumbent(bench, clock, bound_s, on_progress)
-    priced = _priced(bench, _until(rule(bench), clock.over))
-    for plan in _legal_by_price(bench, priced):
-        if clock.stopped() or best.offer_plan(plan, name):
-            break
-    return finish(bench, best, limits, clock, bound_s, name, columns=len(priced))
+    found, number = _best(bench, rule, clock.over)
+    if found is not None:
+        best.offer_plan(found, name)
+    return finish(bench, best, limits, clock, bound_s, name, columns=number)
 
 
 def best_by_rule(bench: Workbench, rule: Rule, over: Callable[[], bool]) -> PipelinePlan | None:
     """The rule's plan, None where it has none; it stops proposing when the time is over."""
-    return next(_legal_by_price(bench, _priced(bench, _until(rule(bench), over))), None)
+    return _best(bench, rule, over)[0]
 
 
-def _until(proposals: Iterator[Proposal], over: Callable[[], bool]) -> Iterator[Proposal]:
-    for proposal in proposals:
+def _best(
+    bench: Workbench, rule: Rule, over: Callable[[], bool]
+) -> tuple[PipelinePlan | None, int]:
+    """The first of the best legal proposals, and how many there were."""
+    best: PipelinePlan | None = None
+    least, number = math.inf, 0
+    for proposal in rule(bench):
         if over():
-            return
-        yield proposal
-
-
-def _priced(bench: Workbench, proposals: Iterable[Proposal]) -> list[tuple[float, Pipeline]]:
-    """Each is priced when it is proposed, so that the time of both counts."""
-    return [(_price_s(bench, p.pipeline, p.estimate_s), p.pipeline) for p in proposals]
-
-
-def _legal_by_price(
-    bench: Workbench, priced: Iterable[tuple[float, Pipeline]]
-) -> Iterator[PipelinePlan]:
-    for seconds, pipeline in sorted(priced, key=lambda entry: entry[0]):
-        if not math.isfinite(seconds):
-            return
-        plan = _plan(bench, pipeline)
-        if _legal(bench, plan):
-            yield plan
+            break
+        number += 1
+        # Most proposals are worse without any message than the best so far is with all of them.
+        if proposal.estimate_s is None and proposal.compute_s(bench) >= least:
+            continue
+        plan = _plan(bench, proposal.pipeline(bench.problem.global_batch))
+        seconds = _price_s(bench, plan, proposal.estimate_s)
+        if seconds < least and _legal(bench, plan):
+            best, least = plan, seconds
+    return best, number
 
 
 def _plan(bench: Workbench, pipeline: Pipeline) -> PipelinePlan:
@@ -90,18 +86,13 @@ def _plan(bench: Workbench, pipeline: Pipeline) -> PipelinePlan:
     )
 
 
-def _price_s(bench: Workbench, pipeline: Pipeline, estimate_s: float | None) -> float:
+def _price_s(bench: Workbench, plan: PipelinePlan, estimate_s: float | None) -> float:
     """The rule's own estimate or our price; infinite for what does not fit or trains too much."""
-    excess = _plan(bench, pipeline).excess
-    if excess and not bench.problem.options.allow_excess:
+    if plan.excess and not bench.problem.options.allow_excess:
         return math.inf
-    if not _fits(bench, pipeline):
+    if not _fits(bench, plan.pipelines[0]):
         return math.inf
-    return (
-        plan_price(bench.costs, _plan(bench, pipeline)).iteration_s
-        if estimate_s is None
-        else estimate_s
-    )
+    return plan_price(bench.costs, plan).iteration_s if estimate_s is None else estimate_s
 
 
 def _fits(bench: Workbench, pipeline: Pipeline) -> bool:

@@ -46,8 +46,8 @@ def _proposals(
     bench: Workbench, own: Sequence[int], microbatches: Sequence[int], choose: _Chooser
 ) -> Iterator[Proposal]:
     """With each micro-batch the least tp of each stage, and all dp that then fit."""
-    rows, samples, count = bench.costs.row_count, bench.problem.global_batch, len(own)
-    cuts = split_rows(rows, [1.0] * count)
+    count = len(own)
+    cuts = split_rows(bench.costs.row_count, [1.0] * count)
     for m in microbatches:
         chosen: list[ReplicaKind] = []
         for i, place in enumerate(own):
@@ -63,7 +63,7 @@ def _proposals(
         room = bench.problem.nodes_of_type
         most = min(sum(n.device_count for n in room[t]) // used for t, used in devices.items())
         for replicas in range(1, most + 1):
-            yield Proposal(Layout(tuple(chosen), replicas, m).pipeline(cuts, samples))
+            yield Proposal(Layout(tuple(chosen), replicas, m), cuts)
 
 
 def _least_tp(

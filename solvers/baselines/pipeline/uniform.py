@@ -14,7 +14,7 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 
 def uniform(bench: Workbench) -> Iterator[Proposal]:
     """Every grid on the devices of some or all types; the best is taken."""
-    samples, rows = bench.problem.global_batch, bench.costs.row_count
+    rows = bench.costs.row_count
     for layout in full_layouts(bench, one_tp=True):
         cuts = split_rows(rows, [1.0] * len(layout.kinds))
-        yield Proposal(layout.pipeline(cuts, samples))
+        yield Proposal(layout, cuts)
