@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 )
 @click.option("--scenario", metavar="FILE:ID", help="A task of a scenario file.")
 @click.option("--trace", metavar="FILE:ID", help="Compare planners on a cluster that changes.")
-@click.option("--cluster", "pool", help="Devices: A100-40=32,V100-16=96 or A100-40=8+4+2+1.")
+@click.option(
+    "--cluster", "pool", help="Devices: A100-40=32,V100-16=96 or A100-40=8+4+2+1; or a file."
+)
 @click.option("--gpus-per-node", default="4", show_default=True, help="One number, or by type.")
 @click.option("--model", help="Name in the profiles; without them a public model or config.json.")
 @click.option(
@@ -137,9 +139,8 @@ def _problem(options: dict[str, Any]) -> PipelineProblem:
         raise click.UsageError(f"name --scenario FILE:ID, or {', '.join(missing)}")
     from arachne_opt.costs.pipeline.build import build_problem
     from arachne_opt.importers.pipeline_profiles import read_profiles
-    from arachne_opt.pipeline.pool import parse_pool
 
-    cluster = parse_pool(options["pool"], _per_node(options["gpus_per_node"]))
+    cluster = _cluster(options)
     if options["profiles"] is None:
         return _computed(cluster, options, choices)
     if options["sequence_length"] is not None:
@@ -151,6 +152,17 @@ def _problem(options: dict[str, Any]) -> PipelineProblem:
         options=choices,
         allow_estimates=options["allow_estimates"],
     )
+
+
+def _cluster(options: dict[str, Any]) -> Cluster:
+    """The cluster of a pool of devices, or of a cluster file."""
+    from arachne_opt.cluster_file import read_cluster
+    from arachne_opt.pipeline.pool import parse_pool
+
+    text = options["pool"]
+    if text.lower().endswith(".toml") or Path(text).is_file():
+        return read_cluster(text)
+    return parse_pool(text, _per_node(options["gpus_per_node"]))
 
 
 def _of_scenario(options: dict[str, Any], choices: PipelineOptions) -> PipelineProblem:
