@@ -217,28 +217,36 @@ class Search:
     def _by_pods(self) -> None:
         """Decomposition: slow pods trade cascades until the end, or until all was tried."""
         # Late: numpy is needed for this only.
+        from arachne_opt.solvers.cascade.pod_solver import PodSolver
         from arachne_opt.solvers.cascade.pods import Pods
 
         target_us = round(self._best.bound_us * _POD_TARGET)
         helpers = self._helpers(target_us)
         try:
-            pods = Pods(self._digest, target_us, self._limits.seed)
+            seed = self._limits.seed
+            pods = Pods(self._digest, PodSolver(self._digest, target_us, seed), seed)
             pods.begin(self._batched)
-            while pods.pods and not self._over():
-                # Whole schedules take time: they are made when the slowest pod has become faster.
-                if pods.makespan_us < self._makespan_us():
-                    self._best.offer(pods.schedule(), "pods")
+
+            def spent(placed: int) -> bool:
                 _exchange(pods, helpers)
+                return self._batched(placed)
+
+            while pods.pods and not self._over():
+                self._offer_pods(pods)
                 trades = pods.trades(_TRADES)
                 if not trades:
                     break
-                pods.settle(trades, pods.search(trades, self._batched))
+                pods.settle(trades, pods.search(trades, spent))
                 self._clock.spend(pods.recombine())
-            if pods.pods and pods.makespan_us < self._makespan_us():
-                self._best.offer(pods.schedule(), "pods")
+            self._offer_pods(pods)
         finally:
             for helper in helpers:
                 helper.close()
+
+    def _offer_pods(self, pods: Pods) -> None:
+        # Whole schedules take time: they are made when the slowest pod has become faster.
+        if pods.pods and pods.makespan_us < self._makespan_us():
+            self._best.offer(pods.schedule(), "pods")
 
     def _batched(self, placed: int) -> bool:
         self._clock.spend(placed / _BATCHED_PER_UNIT)
@@ -321,5 +329,5 @@ def _exchange(pods: Pods, helpers: Sequence[Helper]) -> None:
             pods.remember(*answer)
             pods.settle(*answer)
     for helper in helpers:
-        while helper.wants() and (trades := pods.trades(_TRADES)):
+        if helper.wants() and (trades := pods.trades(_TRADES)):
             helper.send(trades)

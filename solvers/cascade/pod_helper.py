@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.pod_solver import Pod
+from arachne_opt.solvers.cascade.pod_solver import Pod, PodSolver
 from arachne_opt.solvers.cascade.pods import Pods, Trade
 
 # The interpreter is isolated and takes its path from its parent: no working folder, no variables.
@@ -29,8 +29,6 @@ sys.path[:] = pickle.load(sys.stdin.buffer)
 from arachne_opt.solvers.cascade.pod_helper import serve
 serve()
 """
-# Batches sent ahead, so that the process has one while the main process is busy.
-_AHEAD = 2
 
 
 class Answer(NamedTuple):
@@ -72,8 +70,8 @@ class Helper:
         return self._process.pid
 
     def wants(self) -> bool:
-        """Whether more trades should be sent."""
-        return self._works and len(self._sent) < _AHEAD
+        """Whether it has nothing to do."""
+        return self._works and not self._sent
 
     def send(self, trades: Sequence[Trade]) -> None:
         """Hands trades over."""
@@ -140,7 +138,8 @@ def serve() -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     problem, target_us, seed = pickle.load(sys.stdin.buffer)
-    pods = Pods(Digest(problem), target_us, seed)
+    digest = Digest(problem)
+    pods = Pods(digest, PodSolver(digest, target_us, seed), seed)
     try:
         while True:
             pickle.dump(pods.search(pickle.load(sys.stdin.buffer), _patient), out)

@@ -96,6 +96,10 @@ class PodSolver:
         fitting = [pick for pick in front if pick.chain_us <= self._target_us]
         return fitting[-1] if fitting else front[0]
 
+    def room(self, nodes: Sequence[int]) -> int:
+        """Number of devices."""
+        return sum(self._digest.nodes[n].size for n in nodes)
+
     def can_run(self, nodes: Sequence[int], cascade: int) -> bool:
         """Whether the nodes have a wide enough group for every task of a cascade."""
         count = [0] * len(self._digest.kind_names)

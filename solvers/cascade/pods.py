@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from arachne_opt.solvers.cascade.cpsat.pod_master import Column, best_cover
 from arachne_opt.solvers.cascade.digest import Digest
+from arachne_opt.solvers.cascade.pod_deal import deal, level
 from arachne_opt.solvers.cascade.pod_solver import Pod, PodSolver, Site, Spent, Wanted
 from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order, left_shift
 
-# Devices that a pod should have, and how often its widest needed group must fit into it.
-_POD_DEVICES = 16
-_WIDEST_TIMES = 2
-# Swaps tried per cascade to level the pods before any search.
-_SWAPS = 200
-# Exchanges looked at for one trade; one is promising where this share of a typical makespan for its
-# load is below the limit.
-_PAIRS, _SLACK = 24, 0.98
-# Share of the pods that are slow enough to trade, and of attempts that search a pod again.
-_SLOW_SHARE, _AGAIN_SHARE = 0.25, 0.1
+# Trades drawn until one is promising: this share of a typical makespan for each load is below the
+# limit.
+_DRAWS, _SLACK = 24, 0.98
+# Share of the pods that count as slow; shares of trades that begin with any pod, that search a pod
+# again, and that regroup several pods, so many of them after so many swaps to level them.
+_SLOW_SHARE, _ELSEWHERE, _AGAIN_SHARE, _REGROUP_SHARE = 0.25, 0.3, 0.1, 0.1
+_REGROUPED, _LEVELLING = (3, 3, 4), 40
+# A master that found nothing is tried again after up to so many batches.
+_LONGEST_REST = 4
 
 
 class Trade(NamedTuple):
@@ -39,77 +39,18 @@ class Pods:
     """The pods of a problem.
 
     Args:
-        target_us: makespan that is good enough.
+        solver: makes the pods of this problem.
     """
 
-    def __init__(self, digest: Digest, target_us: int, seed: int) -> None:
+    def __init__(self, digest: Digest, solver: PodSolver, seed: int) -> None:
         self._digest = digest
         self._random = random.Random(seed)
-        self._solver = PodSolver(digest, target_us, seed)
+        self._solver = solver
         # Makespan over load of a typical pod.
         self._waste = 1.0
-        # Masters are tried every so many times; times until the next one.
+        # The master is tried every so many times; times until then.
         self._wait, self._rest = 1, 0
         self.pods: list[Pod] = []
-
-    def _deal(self) -> tuple[Site, ...]:
-        """Nodes and cascades of every pod; none where a cascade fits no pod.
-
-        Cascades go by falling device time to the least loaded pod.
-        """
-        groups = self._node_groups()
-        room = [sum(self._digest.nodes[n].size for n in group) for group in groups]
-        load = [0.0] * len(groups)
-        rows: list[list[int]] = [[] for _ in groups]
-        area = self._solver.area
-        for c in sorted(range(len(area)), key=lambda c: (-area[c], c)):
-            able = [g for g in range(len(groups)) if self._solver.can_run(groups[g], c)]
-            if not able:
-                return ()
-            g = min(able, key=lambda g: (load[g], g))
-            rows[g].append(c)
-            load[g] += area[c] / room[g]
-        self._level(groups, rows, load, room)
-        pairs = zip(groups, rows, strict=True)
-        return tuple(self._solver.site(group, row) for group, row in pairs if row)
-
-    def _level(
-        self,
-        groups: Sequence[tuple[int, ...]],
-        rows: list[list[int]],
-        load: list[float],
-        room: Sequence[int],
-    ) -> None:
-        """Swaps random cascades of two groups as long as that levels their loads.
-
-        A swap is kept where it lowers the sum over the groups of room times the square of load.
-        """
-        area, draw, can_run = self._solver.area, self._random, self._solver.can_run
-        for _ in range(_SWAPS * len(area)):
-            a, b = draw.randrange(len(rows)), draw.randrange(len(rows))
-            if a == b or not rows[a] or not rows[b]:
-                continue
-            i, k = draw.randrange(len(rows[a])), draw.randrange(len(rows[b]))
-            c, d = rows[a][i], rows[b][k]
-            more = area[d] - area[c]
-            more_a, more_b = more / room[a], -more / room[b]
-            change = more * (2 * load[a] + more_a - 2 * load[b] - more_b)
-            if change < 0 and can_run(groups[a], d) and can_run(groups[b], c):
-                rows[a][i], rows[b][k] = d, c
-                load[a] += more_a
-                load[b] += more_b
-
-    def _node_groups(self) -> list[tuple[int, ...]]:
-        """Nodes of every type dealt in turn, so that all pods have about the same mix."""
-        digest = self._digest
-        widest = max(min(m.degree for m in task.modes) for task in digest.tasks)
-        devices = max(_POD_DEVICES, _WIDEST_TIMES * widest)
-        count = max(1, digest.device_count // devices)
-        ordered = sorted(digest.nodes, key=lambda n: (n.kind, -n.size, n.index))
-        groups: list[list[int]] = [[] for _ in range(count)]
-        for at, node in enumerate(ordered):
-            groups[at % count].append(node.index)
-        return [tuple(sorted(group)) for group in groups]
 
     @property
     def makespan_us(self) -> int:
@@ -123,38 +64,93 @@ class Pods:
 
     def begin(self, spent: Spent) -> None:
         """Deals nodes and cascades out and makes the pods; none where a cascade fits no pod."""
-        made = self._solver.solve([Wanted(site) for site in self._deal()], spent)
+        made = self._solver.solve(
+            [Wanted(site) for site in deal(self._digest, self._solver, self._random)], spent
+        )
         self.pods = [pod for pod in made if pod is not None]
 
     def trades(self, count: int) -> list[Trade]:
-        """Up to so many things to try with the slow pods."""
+        """Up to so many things to try, most of them with the slow pods.
+
+        Everything that is faster than the slowest pod is wanted: the master may have a use for it.
+        """
         ordered = sorted(self.pods, key=lambda pod: -pod.makespan_us)
         waste = sorted(pod.makespan_us / self._load(pod.site) for pod in ordered)
         self._waste = waste[len(waste) // 2]
-        slow = max(1, round(_SLOW_SHARE * len(ordered)))
-        places = [int(slow * self._random.random() ** 2) for _ in range(count)]
-        tried = [self._trade(ordered, at) for at in places]
+        tried = [self._trade(ordered, self._place(len(ordered))) for _ in range(count)]
         return [trade for trade in tried if trade is not None]
 
-    def _load(self, site: Site) -> float:
-        """Device time of the cascades over the devices."""
-        devices = sum(self._digest.nodes[n].size for n in site.nodes)
-        return sum(self._solver.area[c] for c in site.cascades) / devices
+    def _place(self, pods: int) -> int:
+        if self._random.random() < _ELSEWHERE:
+            return self._random.randrange(pods)
+        return int(max(1, round(_SLOW_SHARE * pods)) * self._random.random() ** 2)
 
     def _trade(self, ordered: Sequence[Pod], at: int) -> Trade | None:
-        """A trade of a slow pod with a faster one, or another search of it."""
+        """A trade of a pod with faster ones, or another search of it."""
         slow, others = ordered[at], ordered[at + 1 :]
         again = not self._solver.in_vain(slow.site, slow.makespan_us)
         if again and (not others or self._random.random() < _AGAIN_SHARE):
             return Trade((slow,), (Wanted(slow.site, slow.makespan_us, slow),))
-        if not others:
+        limit_us = ordered[0].makespan_us
+        if others and self._random.random() > _REGROUP_SHARE:
+            other = others[-1 - int(len(others) * self._random.random() ** 2)]
+            if trade := self._promising((slow, other), self._exchanged, limit_us):
+                return trade
+        # Where two pods have tried all, three or four have more ways.
+        more = self._random.choice(_REGROUPED) - 1
+        if len(others) < more:
             return None
-        other = others[-1 - int(len(others) * self._random.random() ** 2)]
-        sites = self._exchange(slow, other)
-        if sites is None:
-            return None
-        pairs = zip(sites, (slow, other), strict=True)
-        return Trade((slow, other), tuple(Wanted(s, slow.makespan_us, old) for s, old in pairs))
+        return self._promising(
+            (slow, *self._random.sample(others, more)), self._regrouped, limit_us
+        )
+
+    def _promising(
+        self,
+        old: tuple[Pod, ...],
+        draw: Callable[[Sequence[Pod]], list[Site]],
+        limit_us: int,
+    ) -> Trade | None:
+        """The first trade drawn whose sites are all worth a search."""
+        for _ in range(_DRAWS):
+            sites = draw(old)
+            if all(self._worth(site, limit_us) for site in sites):
+                wanted = zip(sites, old, strict=True)
+                return Trade(old, tuple(Wanted(site, limit_us, pod) for site, pod in wanted))
+        return None
+
+    def _exchanged(self, old: Sequence[Pod]) -> list[Site]:
+        """The sites of two pods after each has passed one or two cascades on to the other."""
+        passed = []
+        for pod in old:
+            count = min(self._random.choice((1, 1, 2)), len(pod.site.cascades))
+            passed.append({*self._random.sample(pod.site.cascades, count)})
+        return [
+            self._solver.site(pod.site.nodes, {*pod.site.cascades} - passed[k] | passed[k - 1])
+            for k, pod in enumerate(old)
+        ]
+
+    def _regrouped(self, old: Sequence[Pod]) -> list[Site]:
+        """Sites of pods whose cascades are dealt anew, about level."""
+        cascades = [c for pod in old for c in pod.site.cascades]
+        self._random.shuffle(cascades)
+        rows, begin = [], 0
+        for pod in old:
+            end = begin + len(pod.site.cascades)
+            rows.append(cascades[begin:end])
+            begin = end
+        level(self._solver, self._random, [pod.site.nodes for pod in old], rows, _LEVELLING)
+        return [self._solver.site(pod.site.nodes, row) for pod, row in zip(old, rows, strict=True)]
+
+    def _worth(self, site: Site, limit_us: int) -> bool:
+        """Whether a site can be run, is not too full, and has not been searched in vain."""
+        full = self._load(site) * self._waste * _SLACK > limit_us
+        if full or not all(self._solver.can_run(site.nodes, c) for c in site.cascades):
+            return False
+        return not self._solver.in_vain(site, limit_us)
+
+    def _load(self, site: Site) -> float:
+        """Device time of the cascades over the devices."""
+        return sum(self._solver.area[c] for c in site.cascades) / self._solver.room(site.nodes)
 
     def search(self, trades: Sequence[Trade], spent: Spent) -> list[Pod | None]:
         """For each pod that the trades want one that is fast enough, None where none was found."""
@@ -167,47 +163,23 @@ class Pods:
             self._solver.remember(want, pod)
 
     def settle(self, trades: Sequence[Trade], found: Sequence[Pod | None]) -> None:
-        """Does the trades whose pods were all found, those of the slowest pods first."""
+        """Does the trades whose pods are all faster than the slowest of the old ones.
+
+        Those of the slowest pods come first, of these the ones whose pods become fastest.
+        """
         rest = iter(found)
         done = []
         for trade in trades:
             fresh = [next(rest) for _ in trade.wanted]
             made = [pod for pod in fresh if pod is not None]
-            if len(made) == len(fresh):
-                done.append((trade.old, made))
-        done.sort(key=lambda d: (-d[0][0].makespan_us, max(pod.makespan_us for pod in d[1])))
-        for old, made in done:
+            longest_us = max((pod.makespan_us for pod in made), default=0)
+            if len(made) == len(fresh) and longest_us < trade.old[0].makespan_us:
+                done.append((-trade.old[0].makespan_us, longest_us, trade.old, made))
+        done.sort(key=lambda trade: trade[:2])
+        for _, _, old, made in done:
             # An earlier one may have taken its pods.
             if all(pod in self.pods for pod in old):
                 self.pods = [pod for pod in self.pods if pod not in old] + made
-
-    def _exchange(self, slow: Pod, other: Pod) -> tuple[Site, Site] | None:
-        """Both pods' sites after the first promising one of some random exchanges.
-
-        None where there is none that has not been searched in vain.
-        """
-        for _ in range(_PAIRS):
-            given, taken = self._swap(slow.site, other.site)
-            left = {*slow.site.cascades} - given | taken
-            right = {*other.site.cascades} - taken | given
-            sites = (
-                self._solver.site(slow.site.nodes, left),
-                self._solver.site(other.site.nodes, right),
-            )
-            if left and self._worth(sites, slow.makespan_us):
-                return sites
-        return None
-
-    def _worth(self, sites: Sequence[Site], limit_us: int) -> bool:
-        """Whether sites can be run, are not too full, and have not been searched in vain."""
-        for site in sites:
-            if self._load(site) * self._waste * _SLACK > limit_us:
-                return False
-            if not all(self._solver.can_run(site.nodes, c) for c in site.cascades):
-                return False
-            if self._solver.in_vain(site, limit_us):
-                return False
-        return True
 
     def recombine(self) -> float:
         """Puts pods that are known together anew where that is faster; tells the work spent."""
@@ -222,8 +194,7 @@ class Pods:
         known = self._solver.columns(self.makespan_us, self.pods)
         columns = [c for c in known if c.floor in floors]
         cover = best_cover(columns, floors, counts, self._random.randrange(1 << 30))
-        # Masters that take long are tried less often each time.
-        self._wait = 1 if cover.done else 2 * self._wait
+        self._wait = 1 if cover.uses is not None else min(2 * self._wait, _LONGEST_REST)
         self._rest = self._wait - 1
         if cover.uses is not None:
             self.pods = self._covering(columns, cover.uses, of_shape)
@@ -245,10 +216,3 @@ class Pods:
                 assert known is not None
                 out.append(known)
         return out
-
-    def _swap(self, slow: Site, other: Site) -> tuple[set[int], set[int]]:
-        """One or two cascades of the slow pod for up to as many of the other."""
-        give = min(self._random.choice((1, 1, 2)), len(slow.cascades))
-        take = min(self._random.choice((give, give, give - 1)), len(other.cascades))
-        given = self._random.sample(slow.cascades, give)
-        return set(given), set(self._random.sample(other.cascades, take))

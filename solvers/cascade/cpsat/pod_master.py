@@ -28,15 +28,9 @@ class Column(NamedTuple):
 
 
 class Cover(NamedTuple):
-    """How often to use each column, None where no cover was found.
-
-    Args:
-        done: there is none, or none is shorter.
-        work: deterministic time spent.
-    """
+    """How often to use each column, None where no cover was found; deterministic time spent."""
 
     uses: tuple[int, ...] | None
-    done: bool
     work: float
 
 
@@ -70,7 +64,6 @@ def best_cover(
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     return Cover(
         uses=tuple(solver.value(times) for times in uses) if found else None,
-        done=status in (cp_model.OPTIMAL, cp_model.INFEASIBLE),
         work=solver.deterministic_time,
     )
 

@@ -11,6 +11,7 @@ from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.pod_helper import start_helpers
+from arachne_opt.solvers.cascade.pod_solver import PodSolver
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.schedule import to_plan
 from arachne_opt.solvers.registry import cascade_solver
@@ -33,7 +34,7 @@ def at_once(_placed):
 def helped():
     digest = Digest(wide_problem())
     target_us = lower_bound(digest)
-    pods = Pods(digest, target_us, 0)
+    pods = Pods(digest, PodSolver(digest, target_us, 0), 0)
     # Stopped at once: there is something left to be found.
     pods.begin(at_once)
     (helper,) = start_helpers(digest, target_us, 0, 1)

@@ -31,7 +31,7 @@ def never(_placed):
 
 def made_of(a_problem, spent=patiently):
     digest = Digest(a_problem)
-    made = Pods(digest, lower_bound(digest), 0)
+    made = Pods(digest, PodSolver(digest, lower_bound(digest), 0), 0)
     made.begin(spent)
     return digest, made
 
@@ -90,6 +90,22 @@ def test_two_trades_of_one_pod_are_not_both_done(pods):
     fresh = [replace(pod, makespan_us=1) for pod in trade.old]
     made.settle([trade, trade], [*fresh, *fresh])
     assert cascades_of(made.pods) == list(range(24))
+
+
+def test_known_pods_are_put_together_anew_where_that_is_faster():
+    """Both heavy cascades are on one pod, where a pod with one of them is known."""
+    rows = tuple(two_stage(f"c{i}", {1: 10}, {16: 1000 if i % 2 else 3000}) for i in range(4))
+    digest = Digest(replace(problem(nodes=4), cascades=rows))
+    solver = PodSolver(digest, 1, 0)
+    made = Pods(digest, solver, 0)
+    apart = [Wanted(solver.site((0, 1), (0, 2))), Wanted(solver.site((2, 3), (1, 3)))]
+    made.pods = solver.solve(apart, patiently)
+    before = made.makespan_us
+    (known,) = solver.solve([Wanted(solver.site((0, 1), (0, 1)))], patiently)
+    made.recombine()
+    assert made.makespan_us == known.makespan_us < before
+    assert cascades_of(made.pods) == [0, 1, 2, 3]
+    assert sorted(n for pod in made.pods for n in pod.site.nodes) == [0, 1, 2, 3]
 
 
 def test_what_is_known_of_equal_pods_is_used_for_others():

@@ -1,0 +1,83 @@
+"""Nodes and cascades dealt out to pods, evenly."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from arachne_opt.solvers.cascade.digest import Digest
+from arachne_opt.solvers.cascade.pod_solver import PodSolver, Site
+
+# Devices that a pod should have, and how often its widest needed group must fit into it.
+_POD_DEVICES = 16
+_WIDEST_TIMES = 2
+# Swaps tried per cascade to level the pods.
+_SWAPS = 200
+
+
+def deal(digest: Digest, solver: PodSolver, draw: random.Random) -> tuple[Site, ...]:
+    """Nodes and cascades of every pod; none where a cascade fits no pod.
+
+    Cascades go by falling device time to the least loaded pod; then swaps level the loads.
+    """
+    groups = _node_groups(digest)
+    room, area = [solver.room(group) for group in groups], solver.area
+    load = [0.0] * len(groups)
+    rows: list[list[int]] = [[] for _ in groups]
+    for c in sorted(range(len(area)), key=lambda c: (-area[c], c)):
+        able = [g for g in range(len(groups)) if solver.can_run(groups[g], c)]
+        if not able:
+            return ()
+        g = min(able, key=lambda g: (load[g], g))
+        rows[g].append(c)
+        load[g] += area[c] / room[g]
+    level(solver, draw, groups, rows, _SWAPS * len(area))
+    return tuple(solver.site(group, row) for group, row in zip(groups, rows, strict=True) if row)
+
+
+def level(
+    solver: PodSolver,
+    draw: random.Random,
+    groups: Sequence[Sequence[int]],
+    rows: list[list[int]],
+    swaps: int,
+) -> None:
+    """Swaps random cascades of two groups of nodes as long as that levels their loads.
+
+    A swap is kept where it lowers the sum over the groups of room times the square of load.
+
+    Args:
+        solver: knows room and areas.
+        draw: where the swaps come from.
+        groups: nodes of each group.
+        rows: cascades of each group; changed.
+        swaps: to be tried.
+    """
+    area, can_run = solver.area, solver.can_run
+    room = [solver.room(group) for group in groups]
+    load = [sum(area[c] for c in row) / r for row, r in zip(rows, room, strict=True)]
+    for _ in range(swaps):
+        a, b = draw.randrange(len(rows)), draw.randrange(len(rows))
+        if a == b or not rows[a] or not rows[b]:
+            continue
+        i, k = draw.randrange(len(rows[a])), draw.randrange(len(rows[b]))
+        c, d = rows[a][i], rows[b][k]
+        more = area[d] - area[c]
+        more_a, more_b = more / room[a], -more / room[b]
+        change = more * (2 * load[a] + more_a - 2 * load[b] - more_b)
+        if change < 0 and can_run(groups[a], d) and can_run(groups[b], c):
+            rows[a][i], rows[b][k] = d, c
+            load[a] += more_a
+            load[b] += more_b
+
+
+def _node_groups(digest: Digest) -> list[tuple[int, ...]]:
+    """Nodes of every type dealt in turn, so that all pods have about the same mix."""
+    widest = max(min(m.degree for m in task.modes) for task in digest.tasks)
+    devices = max(_POD_DEVICES, _WIDEST_TIMES * widest)
+    count = max(1, digest.device_count // devices)
+    ordered = sorted(digest.nodes, key=lambda n: (n.kind, -n.size, n.index))
+    groups: list[list[int]] = [[] for _ in range(count)]
+    for at, node in enumerate(ordered):
+        groups[at % count].append(node.index)
+    return [tuple(sorted(group)) for group in groups]
