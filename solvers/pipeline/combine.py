@@ -19,7 +19,7 @@ from arachne_opt.solvers.pipeline.search import Found, TemplateSearch
 from arachne_opt.solvers.pipeline.singles import Start, climb, column
 from arachne_opt.solvers.pipeline.workbench import Candidate, Workbench
 
-_COUNTS = (2, 4, 8, 16, 32)
+_COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 _MOST_CELLS = 8_000
 _MOST_EXCHANGE = 0.3  # of the time of an iteration
 _EXCHANGE_STEP = 0.004  # limits of the exchange that are told apart
@@ -62,9 +62,8 @@ class Combiner:
         The published price looks at the longest pipelines only, so that plans of equally long ones
         are those that it sees in full.
         """
-        most = self.bench.problem.options.max_pipelines or max(_COUNTS)
-        counts = {min(n, most) for n in _COUNTS if n // 2 < min(most, self._devices())}
-        for count in sorted(counts, reverse=most_first):
+        most = min(self.bench.problem.options.max_pipelines or max(_COUNTS), self._devices())
+        for count in sorted({min(n, most) for n in _COUNTS}, reverse=most_first):
             if count < 2:
                 continue
             exchange = self.inside_s + self._across_s(count)

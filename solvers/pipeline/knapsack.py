@@ -9,6 +9,8 @@ import numpy as np
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
 
+_SMALL = 100_000  # columns times cells that are looked at together
+
 
 @dataclass(frozen=True, slots=True)
 class Sack:
@@ -37,29 +39,73 @@ def fill(
     # Rounded to whole units a column may take more than there is.
     order = order[(sack.used[order] <= cells).all(axis=1)]
     used, samples = sack.used[order], sack.samples[order]
-    shape = tuple((cells + 1).tolist())
-    best = np.zeros(shape, dtype=np.int64)
+    step = (
+        _Gather(used, samples, cells) if _is_small(used, cells) else _Slices(used, samples, cells)
+    )
+    best = np.zeros(tuple((cells + 1).tolist()), dtype=np.int64)
     choices: list[Ints] = []
     found = []
     for _ in range(most):
-        if over():
+        if over() or not len(order):
             break
-        after = np.full(shape, -1, dtype=np.int64)
-        choice = np.full(shape, -1, dtype=np.int64)
-        for c, (need, gain) in enumerate(zip(used.tolist(), samples.tolist(), strict=True)):
-            target = tuple(slice(n, None) for n in need)
-            source = tuple(slice(None, size - n) for size, n in zip(shape, need, strict=True))
+        best, choice = step.after(best)
+        choices.append(choice)
+        if best.flat[-1] >= wanted:
+            picked = _trace(choices, used, cells)
+            found.append(tuple(int(order[c]) for c in picked))
+    return found
+
+
+class _Gather:
+    """One more column, for all cells and columns at once: quick on small tables."""
+
+    def __init__(self, used: Ints, samples: Ints, cells: Ints) -> None:
+        shape = tuple((cells + 1).tolist())
+        at = np.indices(shape).reshape(len(shape), -1).T
+        before = at[None] - used[:, None]
+        fits = (before >= 0).all(axis=2)
+        strides = np.array([int(np.prod(shape[i + 1 :])) for i in range(len(shape))])
+        # What does not fit comes from a last cell that no set reaches.
+        self._before = np.where(fits, before @ strides, len(at))
+        self._samples = samples[:, None]
+
+    def after(self, best: Ints) -> tuple[Ints, Ints]:
+        """Most samples with one more column, and which it is; -1 where there is none."""
+        from_ = np.append(best.ravel(), -1)[self._before]
+        total = np.where(from_ >= 0, from_ + self._samples, -1)
+        choice = total.argmax(axis=0)
+        after = np.take_along_axis(total, choice[None], axis=0)[0]
+        return after.reshape(best.shape), np.where(after >= 0, choice, -1).reshape(best.shape)
+
+
+class _Slices:
+    """The same column by column, without a table of all columns and cells."""
+
+    def __init__(self, used: Ints, samples: Ints, cells: Ints) -> None:
+        shape = tuple((cells + 1).tolist())
+        self._steps = [
+            (
+                tuple(slice(n, None) for n in need),
+                tuple(slice(None, size - n) for size, n in zip(shape, need, strict=True)),
+                gain,
+            )
+            for need, gain in zip(used.tolist(), samples.tolist(), strict=True)
+        ]
+
+    def after(self, best: Ints) -> tuple[Ints, Ints]:
+        """Most samples with one more column, and which it is; -1 where there is none."""
+        after, choice = np.full_like(best, -1), np.full_like(best, -1)
+        for c, (target, source, gain) in enumerate(self._steps):
             here = best[source]
             total = np.where(here >= 0, here + gain, -1)
             better = total > after[target]
             after[target][better] = total[better]
             choice[target][better] = c
-        choices.append(choice)
-        best = after
-        if best.flat[-1] >= wanted:
-            picked = _trace(choices, used, cells)
-            found.append(tuple(int(order[c]) for c in picked))
-    return found
+        return after, choice
+
+
+def _is_small(used: Ints, cells: Ints) -> bool:
+    return len(used) * int(np.prod(cells + 1)) <= _SMALL
 
 
 def _trace(choices: list[Ints], used: Ints, cells: Ints) -> list[int]:
