@@ -44,7 +44,8 @@ class Workbench:
         self.space = Space(problem, costs, restrictions)
         self.exchange = Exchange(costs)
         self.limits = self.space.limits
-        self.place_limits = self.limits[self.space.device_rows()]
+        # Without any kind there are no places, and an empty array of numpy has no integers.
+        self.place_limits = self.limits[self.space.device_rows().astype(np.int64)]
         self._options: dict[int, list[StageOption]] = {}
         self._tables: dict[tuple[int, int], BatchTables] = {}
 
