@@ -15,7 +15,7 @@ from typing import Any
 
 from arachne_opt.errors import InputError
 from arachne_opt.executor.job import DEVICES
-from arachne_opt.executor.launch import ProgressCallback, launch
+from arachne_opt.executor.launch import ProgressCallback, forks, launch
 from arachne_opt.executor.measure import measurements_from_json
 from arachne_opt.executor.pipeline.models.configs import spec_of_architecture
 from arachne_opt.fields import Fields
@@ -129,7 +129,9 @@ def measure_devices(
         what = f"degree {job.widest} is wider than the {world_size} ranks"
         raise InputError(what, hint=f"degrees up to {world_size}")
     return measurements_from_json(
-        launch(device_job_to_json(job), world_size, on_progress=on_progress)
+        launch(
+            device_job_to_json(job), world_size, on_progress=on_progress, forked=forks(job.device)
+        )
     )
 
 

@@ -1,8 +1,9 @@
 """Starts many ranks on this machine by forking one process that has torch loaded.
 
 ``python -m arachne_opt.executor.fork_ranks RANKS JOB REPORT``. torchrun imports torch once per
-rank, which takes minutes and gigabytes for the 64 ranks of a rehearsal on a few cores. Here they
-share one import. What it says of ranks that failed has torchrun's form.
+rank, which takes minutes and gigabytes for the 64 ranks of a rehearsal on a few cores, and seconds
+for the two of a small run. Here they share one import. What it says of ranks that failed has
+torchrun's form.
 """
 
 from __future__ import annotations
@@ -12,19 +13,28 @@ import os
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from arachne_opt.errors import ArachneError
 from arachne_opt.executor import worker
+from arachne_opt.executor.device_job import DEVICE_FORMAT
+from arachne_opt.executor.job_json import model_from_json, read_json
+from arachne_opt.executor.pipeline.job import PIPELINE_JOB_FORMAT
+
+# A rank that does not hear a polite signal in this time, such as a stopped one, is killed.
+_PATIENCE_S = 5.0
 
 
 def main(arguments: list[str]) -> NoReturn:
     """Forks the ranks, waits for them, and ends with 0 or, when one failed, with 1."""
     world_size, paths = int(arguments[0]), arguments[1:]
-    # What all ranks would import; no thread may run before the fork.
-    import arachne_opt.executor.trainer  # noqa: F401
-
+    # No thread may run before the fork.
+    with suppress(ArachneError):  # the ranks say what is wrong with the job
+        _import_for(Path(paths[0]))
     gc.freeze()
     port = _free_port()
     ranks = {_start(rank, world_size, port, paths): rank for rank in range(world_size)}
@@ -36,6 +46,22 @@ def main(arguments: list[str]) -> NoReturn:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     os._exit(_wait(ranks))
+
+
+def _import_for(job_path: Path) -> None:
+    """Imports what all ranks of a job would."""
+    job = read_json(job_path)
+    kind = job.get("format") if isinstance(job, dict) else None
+    if kind == PIPELINE_JOB_FORMAT:
+        import arachne_opt.executor.pipeline.worker
+
+        return
+    import arachne_opt.executor.trainer  # noqa: F401
+
+    if isinstance(job, dict) and "model" in job and kind != DEVICE_FORMAT:
+        from arachne_opt.executor.adapters import import_code
+
+        import_code(model_from_json(job["model"], str(job_path)))
 
 
 def _start(rank: int, world_size: int, port: int, paths: list[str]) -> int:
@@ -79,9 +105,20 @@ def _end(ranks: dict[int, int]) -> None:
     for pid in ranks:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-    for pid in ranks:
-        with suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+    left, deadline = set(ranks), time.monotonic() + _PATIENCE_S
+    while left and time.monotonic() < deadline:
+        left = {pid for pid in left if not _is_gone(pid, os.WNOHANG)}
+        time.sleep(0.02)
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        _is_gone(pid)
+
+
+def _is_gone(pid: int, options: int = 0) -> bool:
+    with suppress(ChildProcessError):
+        return os.waitpid(pid, options)[0] == pid
+    return True
 
 
 def _free_port() -> int:

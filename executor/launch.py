@@ -1,4 +1,6 @@
-"""Starts the ranks of a job with torchrun and brings back what they report; knows no torch.
+"""Starts the ranks of a job, forked or with torchrun, and brings back what they report.
+
+Knows no torch. Ranks on CPUs are forked from one process, which spares each its import of torch.
 
 Public: ``compose(job_path, world_size, report_path)`` gives the command, for one machine or many;
 ``run_local(job, world_size, on_progress=...)`` runs a replay job on this machine.
@@ -30,6 +32,9 @@ from arachne_opt.executor.step_log import StepFollower, step_log_path
 PROGRESS_MARK = "arachne-progress "
 
 _STOP_PATIENCE_S = 10.0
+
+# Where the drivers of GPUs show themselves.
+_GPU_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +108,7 @@ def run_local(
     on_step: StepCallback | None = None,
     folder: Path | None = None,
     max_restarts: int = 0,
+    forked: bool | None = None,
 ) -> ReplayReport:
     """The report of a job run by ``world_size`` processes on this machine.
 
@@ -114,6 +120,7 @@ def run_local(
         folder: where job, report and errors are kept; a temporary folder where None.
         max_restarts: so often the ranks are started again when one fails; they go on from the
             newest checkpoint.
+        forked: the ranks share one import of torch; unless given, where they can.
 
     Raises:
         InputError: a plan for another world size, or a pixel file that is missing or unreadable.
@@ -131,9 +138,21 @@ def run_local(
         on_step=on_step,
         folder=folder,
         max_restarts=max_restarts,
-        forked=job.model.emulated,
+        forked=job.model.emulated or forks(job.device, max_restarts) if forked is None else forked,
     )
     return report_from_json(value)
+
+
+def forks(device: str, max_restarts: int = 0) -> bool:
+    """Whether ranks can be forked: without GPUs, and where none is started again.
+
+    Args:
+        device: that the job asks for, ``auto``, ``cpu`` or ``cuda``.
+        max_restarts: only torchrun starts ranks again.
+    """
+    if sys.platform != "linux" or max_restarts:
+        return False
+    return device == "cpu" or (device == "auto" and not any(map(os.path.exists, _GPU_FILES)))
 
 
 def launch(

@@ -18,7 +18,7 @@ from arachne_opt.executor.job_json import (
     model_from_json,
     model_to_json,
 )
-from arachne_opt.executor.launch import ProgressCallback, launch
+from arachne_opt.executor.launch import ProgressCallback, forks, launch
 from arachne_opt.executor.model_config import ModelChoice
 from arachne_opt.executor.pixel_files import check_files
 from arachne_opt.fields import Fields
@@ -115,7 +115,8 @@ def measure_local(
         what = f"degree {max(job.degrees)} is wider than the {world_size} ranks"
         raise InputError(what, hint=f"degrees up to {world_size}")
     check_files(job.batches, job.model.config())
-    value = launch(measure_job_to_json(job), world_size, on_progress=on_progress)
+    forked = forks(job.device)
+    value = launch(measure_job_to_json(job), world_size, on_progress=on_progress, forked=forked)
     return measurements_from_json(value)
 
 

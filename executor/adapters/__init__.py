@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from arachne_opt.errors import InputError
+from arachne_opt.errors import ArachneError, InputError
 from arachne_opt.executor.model_config import ModelChoice
 from arachne_opt.plugins import is_plugin, load_plugin
 
@@ -37,6 +38,18 @@ def build_adapter(choice: ModelChoice, device: torch.device) -> VideoAdapter:
     if choice.checkpointing:
         adapter.set_checkpointing(True)
     return adapter
+
+
+def import_code(choice: ModelChoice) -> None:
+    """Imports what a built-in model needs; who builds it says what is missing."""
+    from arachne_opt.executor.adapters.diffusers_model import DiffusersAdapter
+
+    with suppress(ArachneError):
+        family = choice.config().family
+        if not (choice.emulated or is_plugin(family)):
+            adapter = _class(family)
+            if issubclass(adapter, DiffusersAdapter):
+                adapter.classes()
 
 
 def _class(family: str) -> type[VideoAdapter]:

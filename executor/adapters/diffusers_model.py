@@ -91,12 +91,12 @@ class DiffusersAdapter(VideoAdapter):
         )
 
     def _load(self, choice: ModelChoice) -> tuple[nn.Module, nn.Module]:
-        vae, transformer = self._classes()
+        vae, transformer = self.classes()
         folder = Path(choice.checkpoint)
         return _from_folder(vae, folder / "vae"), _from_folder(transformer, folder / "transformer")
 
     def _random(self, choice: ModelChoice) -> tuple[nn.Module, nn.Module]:
-        vae, transformer = self._classes()
+        vae, transformer = self.classes()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(choice.seed)
             return (
@@ -104,13 +104,15 @@ class DiffusersAdapter(VideoAdapter):
                 transformer(**self.transformer_arguments(self.config)),
             )
 
-    def _classes(self) -> tuple[Any, Any]:
+    @classmethod
+    def classes(cls) -> tuple[Any, Any]:
+        """The VAE and the transformer of diffusers."""
         try:
             import diffusers
 
-            return getattr(diffusers, self.vae_class), getattr(diffusers, self.transformer_class)
+            return getattr(diffusers, cls.vae_class), getattr(diffusers, cls.transformer_class)
         except (ImportError, AttributeError) as error:
-            what = f"{self.transformer_class} needs diffusers ({error})"
+            what = f"{cls.transformer_class} needs diffusers ({error})"
             raise MissingDependencyError(what, hint="pip install 'arachne-opt[video]'") from error
 
 

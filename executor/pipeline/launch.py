@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arachne_opt.errors import InputError
-from arachne_opt.executor.launch import (
-    ProgressCallback,
-    launch,
-)
+from arachne_opt.executor.launch import ProgressCallback, forks, launch
 from arachne_opt.executor.pipeline.job import PipelineJob, job_to_json
 from arachne_opt.executor.pipeline.report import PipelineReport, report_from_json
 
@@ -118,8 +115,7 @@ def run_local(
         on_progress=on_progress,
         folder=folder,
         max_restarts=max_restarts,
-        # Ranks on CPUs can share one import of torch; torchrun alone starts them again.
-        forked=job.emulated or (job.device == "cpu" and not max_restarts),
+        forked=job.emulated or forks(job.device, max_restarts),
     )
     return report_from_json(value)
 

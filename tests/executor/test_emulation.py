@@ -5,7 +5,6 @@ import os
 import signal
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -24,6 +23,7 @@ from arachne_opt.executor.report import (
     run_records,
 )
 from tests.executor.jobs import ODD, TASK_US, batch, mixed_iterations, problem_of
+from tests.executor.processes import forked_ranks_of
 
 PLANNED = mixed_iterations()
 
@@ -155,27 +155,10 @@ def test_report_and_records_are_labelled_and_nothing_is_learnt_from_sleep(report
 def test_a_killed_rank_of_a_rehearsal_is_named_and_ends_it(tmp_path):
     def kill_rank_1(progress):
         if progress.done == 1:
-            children = [
-                int(p.name) for p in Path("/proc").glob("[0-9]*") if _is_rank(p, 1, tmp_path)
-            ]
-            os.kill(children[0], signal.SIGKILL)
+            os.kill(forked_ranks_of(tmp_path)[1], signal.SIGKILL)
 
     job = replace(rehearsal(speed=10.0, epochs=200), timeout_floor_s=20.0)
     begin = time.monotonic()
     with pytest.raises(RunError, match=r"rank 1: the process ended with code -9|Connection closed"):
         run_local(job, 4, on_progress=kill_rank_1, folder=tmp_path)
     assert time.monotonic() - begin < 60
-
-
-def _is_rank(process, rank, folder):
-    """Whether a process is the forked one of a rank: forks share a command line, not a parent."""
-    try:
-        command = (process / "cmdline").read_bytes().split(b"\0")
-        parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
-        siblings = (process.parent / str(parent) / "task" / str(parent) / "children").read_text()
-    except (OSError, ValueError, IndexError):
-        return False
-    if str(folder / "job.json").encode() not in command:
-        return False
-    ranks = [int(pid) for pid in siblings.split()]
-    return process.name in map(str, ranks) and ranks.index(int(process.name)) == rank

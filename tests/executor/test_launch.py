@@ -1,8 +1,7 @@
-"""Real torchrun launches: reports come back, and whatever goes wrong ends all ranks."""
+"""Real launches, forked or by torchrun: reports come back; whatever goes wrong ends all ranks."""
 
 import os
 import signal
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from arachne_opt.errors import InputError, RunError
-from arachne_opt.executor.launch import compose, launch, run_local, threads_for
+from arachne_opt.executor.launch import compose, forks, launch, run_local, threads_for
 from arachne_opt.executor.measure import (
     MeasureJob,
     measure_job_from_json,
@@ -23,6 +22,7 @@ from arachne_opt.executor.model_config import ModelChoice
 from arachne_opt.executor.report import run_records
 from tests.executor import reference
 from tests.executor.jobs import ODD, SMALL, batch, iteration_of, job_of
+from tests.executor.processes import forked_ranks_of, ranks_of
 
 RUNS = ((0, 0, (0,), 0), (1, 0, (1,), 0), (0, 1, (0, 1), 1), (1, 1, (1,), 2))
 
@@ -30,21 +30,6 @@ RUNS = ((0, 0, (0,), 0), (1, 0, (1,), 0), (0, 1, (0, 1), 1), (1, 1, (1,), 2))
 def two_rank_job(**fields):
     batches = (batch("a", ODD), batch("b", SMALL, 2, path=fields.pop("path", "")))
     return job_of(iteration_of("it", batches, RUNS, devices=2), **fields)
-
-
-def ranks_of(folder):
-    """Processes of a run, by rank, found by the job file in their command line."""
-    found = {}
-    for status in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (status / "cmdline").read_bytes().split(b"\0")
-            words = (status / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if str(folder / "job.json").encode() in command:
-            rank = [w.removeprefix(b"RANK=") for w in words if w.startswith(b"RANK=")]
-            found[int(rank[0]) if rank else "torchrun"] = int(status.name)
-    return found
 
 
 def test_the_command_is_torchruns_for_one_machine_or_many():
@@ -65,6 +50,14 @@ def test_cores_are_shared_among_ranks_unless_a_number_is_asked_for(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     assert [threads_for(n, 0) for n in (1, 2, 16)] == [8, 4, 1]
     assert threads_for(16, 3) == 3
+
+
+def test_ranks_are_forked_where_no_gpu_is_and_none_is_started_again(monkeypatch):
+    monkeypatch.setattr(os.path, "exists", lambda path: path == "/dev/nvidiactl")
+    assert [forks("auto"), forks("cpu"), forks("cuda")] == [False, True, False]
+    assert not forks("cpu", max_restarts=1)
+    monkeypatch.setattr(os.path, "exists", lambda path: False)
+    assert [forks("auto"), forks("cuda")] == [True, False]
 
 
 def test_missing_pixels_are_named_before_any_process_starts(tmp_path):
@@ -126,7 +119,7 @@ def test_a_killed_rank_is_named_and_ends_the_run(tmp_path):
 
     job = replace(two_rank_job(epochs=500), timeout_floor_s=30.0)
     with pytest.raises(RunError, match="rank 1: the process ended with code -9") as caught:
-        run_local(job, 2, on_progress=kill_rank_1, folder=tmp_path)
+        run_local(job, 2, on_progress=kill_rank_1, folder=tmp_path, forked=False)
     assert caught.value.exit_code == 8
     assert ranks_of(tmp_path) == {}
 
@@ -135,17 +128,14 @@ def test_a_killed_rank_is_named_and_ends_the_run(tmp_path):
 def test_a_rank_that_hangs_ends_the_run_after_the_time_out(tmp_path):
     def stop_rank_1(progress):
         if progress.done == 1:
-            pid = ranks_of(tmp_path)[1]
-            os.kill(pid, signal.SIGSTOP)
-            # torchrun's polite signal is heard by a running process only.
-            threading.Timer(9.0, os.kill, (pid, signal.SIGCONT)).start()
+            os.kill(forked_ranks_of(tmp_path)[1], signal.SIGSTOP)
 
     # Each rank says what it is at, or is named for saying nothing.
     hang = r"rank 0: .*[Tt]imed out.*\(rank 0: step \d+.*; rank 1: no answer\)"
     job = replace(two_rank_job(epochs=500), timeout_floor_s=2.0, timeout_factor=1.0)
     with pytest.raises(RunError, match=hang):
         run_local(job, 2, on_progress=stop_rank_1, folder=tmp_path)
-    assert ranks_of(tmp_path) == {}
+    assert ranks_of(tmp_path) == {}  # though a stopped process hears no polite signal
 
 
 @pytest.mark.slow
@@ -154,7 +144,7 @@ def test_an_interrupt_stops_all_ranks(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_local(two_rank_job(epochs=500), 2, on_progress=interrupt, folder=tmp_path)
+        run_local(two_rank_job(epochs=500), 2, on_progress=interrupt, folder=tmp_path, forked=False)
     deadline = time.monotonic() + 5
     while ranks_of(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.1)
