@@ -27,6 +27,8 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
+from processor_time import count_processor_time
+
 from arachne_opt.bench.pipelines import PipelineRow, compare_pipelines
 from arachne_opt.bench.ratios import ratios_of
 from arachne_opt.costs.pipeline.build import build_problem
@@ -91,6 +93,8 @@ class Row:
 def main() -> None:
     """Runs what is missing, prints rows and summary, and draws the picture."""
     options, began = _options(), time.monotonic()
+    if options.processor_time:
+        count_processor_time()
     rows = kept(options.out, options.seed)
     print(f"seed {options.seed}, {os.cpu_count()} cores, {options.time_limit:g} s a plan,", end=" ")
     print(f"{options.rule_limit:g} s a rule")
@@ -303,6 +307,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=100, help="clusters on which a plan exists")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processor-time", action="store_true", help="limits in processor seconds")
     parser.add_argument("--time-limit", type=float, default=15.0, help="seconds of our search")
     parser.add_argument("--rule-limit", type=float, default=30.0, help="seconds of a rule")
     parser.add_argument("--stop-after", type=float, default=0, help="begin no row after seconds")

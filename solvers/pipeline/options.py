@@ -14,7 +14,7 @@ from arachne_opt.costs.pipeline.base import Ints, PipelineCosts
 from arachne_opt.pipeline.plan import ReplicaKind
 from arachne_opt.pipeline.problem import PipelineProblem
 from arachne_opt.pipeline.template import ReplicaBlock
-from arachne_opt.solvers.pipeline.restrictions import FREE, Restrictions
+from arachne_opt.solvers.pipeline.restrictions import FREE, Restrictions, Spread
 
 # Types share a stage only where their speeds are this close: the slower one sets the pace.
 _MIXED_SPEED_RATIO = 1.35
@@ -68,12 +68,24 @@ class Space:
         self.limits: Ints = np.array([self._room(place, width) for place, width in rows])
 
     @cached_property
+    def kinds(self) -> tuple[ReplicaKind, ...]:
+        """All kinds whose experts may be spread as they are."""
+        kinds, spread = self.costs.kinds, self.restrictions.spread
+        if spread is Spread.ANY:
+            return kinds
+        if spread is Spread.NONE:
+            return tuple(k for k in kinds if k.ep == 1)
+        inside = [k for k in kinds if k.ep == 1 or k.ep_local]
+        widest = {(k.device_type, k.zone, k.tp): k for k in sorted(inside, key=lambda k: k.ep)}
+        return tuple(widest.values())
+
+    @cached_property
     def atoms(self) -> tuple[Atom, ...]:
         """All kinds with their micro-batches, and with recomputation where it is allowed."""
         modes = (False, True) if self.problem.options.recomputation else (False,)
         return tuple(
             Atom(k, m, recompute)
-            for k in self.costs.kinds
+            for k in self.kinds
             for m in self.costs.microbatches(k)
             for recompute in modes
         )

@@ -167,13 +167,34 @@ def test_reductions_are_over_the_sum_of_the_iterations(
 
 
 @pytest.mark.slow
-def test_random_clusters_print_gains_over_the_best_rule(shared_data: Path) -> None:
-    folder = shared_data / "pipelines" / "sailor"
-    models = ("--models", "OPT-350")
-    out = run(
-        "pipeline_clusters.py", "--profiles", folder, "--count", 1, "--time-limit", 1, *models
-    )
-    rows = [line for line in out.splitlines() if line.startswith("OPT-350 ")]
-    assert len(rows) == 1
-    assert "dense: over the best rule" in out
+def test_random_clusters_print_gains_over_the_best_rule(
+    shared_data: Path, tmp_path: Path, script: Callable[[str], ModuleType]
+) -> None:
+    folder, rows = shared_data / "pipelines" / "sailor", tmp_path / "rows.jsonl"
+    asked = ("--profiles", folder, "--models", "OPT-350", "--time-limit", 1, "--out", rows)
+    out = run("pipeline_clusters.py", *asked, "--count", 1)
+    assert len(re.findall(r"^ +\d+ OPT-350 .* %", out, re.M)) == 1
+    assert "dense, 1 clusters: over the best rule" in out
     assert "seed 0" in out
+    kept = rows.read_text()
+    assert (
+        run("pipeline_clusters.py", *asked, "--count", 1).splitlines()[2:] == (out.splitlines()[2:])
+    )
+    assert rows.read_text() == kept
+
+
+def test_a_cluster_without_a_plan_in_time_is_a_loss(
+    script: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    clusters = script("pipeline_clusters")
+    common = {"seed": 0, "model": "OPT-350", "pool": "V100-16=4", "time_limit_s": 1, "load": 0}
+    rows = [
+        clusters.Row(number=0, exists=True, ours_s=4.0, rules_s={"a": 6.0, "b": None}, **common),
+        clusters.Row(number=1, exists=True, ours_s=None, rules_s={"a": 6.0, "b": 5.0}, **common),
+        clusters.Row(number=2, exists=True, ours_s=3.0, rules_s={"a": None, "b": None}, **common),
+    ]
+    assert [row.gain for row in rows] == [0.5, None, None]
+    clusters.summary(rows)
+    told = capsys.readouterr().out
+    assert "over the best rule 50.0 % in geometric mean" in told
+    assert "longer on 1 (1 without a plan in time) of 2; no rule has a plan on 1 more" in told

@@ -105,6 +105,15 @@ def test_zones_without_a_link_are_refused(solve):
     assert "moon-1" in err
 
 
+def test_a_cluster_file_is_read_and_its_mistakes_are_named(solve, tmp_path):
+    file = tmp_path / "pool.toml"
+    text = 'format = "arachne.cluster/1"\nname = "x"\n[[node]]\ndevice_type = "A100-40"\n'
+    file.write_text(f"{text}devices = 4\ncount = -3\n")
+    code, _, err = solve(file)
+    assert code == 2
+    assert "node 1: count: must be at least 1, not -3" in err
+
+
 @pytest.mark.parametrize("pool", ["A100-40=-8", "A100-40=0,V100-16=8", "A100-40=8+-1"])
 def test_counts_must_be_positive(solve, pool):
     code, _, err = solve(pool)

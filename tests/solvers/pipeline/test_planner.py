@@ -11,11 +11,13 @@ from arachne_opt.pipeline.problem import PipelineOptions
 from arachne_opt.pipeline.verify import verify
 from arachne_opt.solvers.base import Limits, Status
 from arachne_opt.solvers.pipeline.bounds import WorkBound
+from arachne_opt.solvers.pipeline.planner import solve_pipeline
 from arachne_opt.solvers.pipeline.registry import (
     pipeline_rule_names,
     pipeline_solver,
     pipeline_solver_names,
 )
+from arachne_opt.solvers.pipeline.restrictions import Restrictions, Spread
 from arachne_opt.solvers.pipeline.workbench import Workbench
 from tests.pipeline_builders import small_problem
 from tests.solvers.pipeline.small import best_single
@@ -161,3 +163,36 @@ def test_the_time_limit_is_kept_on_many_types(name):
     assert result.plan is not None
     # Half a second and a tenth beyond are granted; three more for a machine that others use.
     assert result.wall_s <= 1.6 + 3
+
+
+def test_experts_are_spread_as_the_restriction_says():
+    pool = "A100-40=4+4,V100-16=2+2"
+    problem = small_problem(pool, experts=8, batch=16)
+    kinds = {
+        spread: Workbench(problem, TableCosts(problem), Restrictions(spread=spread)).space.kinds
+        for spread in Spread
+    }
+    assert {k.ep for k in kinds[Spread.NONE]} == {1}
+    node = {(k.device_type, k.tp, k.ep) for k in kinds[Spread.NODE]}
+    assert node == {
+        ("A100-40", 1, 4), ("A100-40", 2, 2), ("A100-40", 4, 1),
+        ("V100-16", 1, 2), ("V100-16", 2, 1),
+    }  # fmt: skip
+    assert {*kinds[Spread.NONE], *kinds[Spread.NODE]} < {*kinds[Spread.ANY]}
+
+
+def test_free_experts_are_never_worse_than_those_of_one_way():
+    problem = small_problem("A100-40=4,V100-16=4", experts=4, batch=16, imbalance=1.1)
+    costs = TableCosts(problem)
+    free = solve_pipeline(problem, costs, LIMITS)
+    for spread in (Spread.NONE, Spread.NODE):
+        own = solve_pipeline(problem, costs, LIMITS, restrictions=Restrictions(spread=spread))
+        assert free.iteration_s <= own.iteration_s * (1 + 1e-9)
+
+
+def test_a_cluster_whose_nodes_hold_no_kind_is_infeasible():
+    problem = small_problem("V100-16=1")
+    steps = tuple(s for s in problem.tables.steps if s.tp == 4)
+    result = solve(replace(problem, tables=replace(problem.tables, steps=steps)))
+    assert result.status is Status.INFEASIBLE
+    assert "no kind of replica" in result.binding[0]
