@@ -67,7 +67,8 @@ def _best(
             break
         number += 1
         # Most proposals are worse without any message than the best so far is with all of them.
-        if proposal.estimate_s is None and proposal.compute_s(bench) >= least:
+        hoped = proposal.estimate_s
+        if (proposal.compute_s(bench) if hoped is None else hoped) >= least:
             continue
         plan = _plan(bench, proposal.pipeline(bench.problem.global_batch))
         seconds = _price_s(bench, plan, proposal.estimate_s)

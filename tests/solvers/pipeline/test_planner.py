@@ -181,6 +181,7 @@ def test_experts_are_spread_as_the_restriction_says():
     assert {*kinds[Spread.NONE], *kinds[Spread.NODE]} < {*kinds[Spread.ANY]}
 
 
+@pytest.mark.slow
 def test_free_experts_are_never_worse_than_those_of_one_way():
     problem = small_problem("A100-40=4,V100-16=4", experts=4, batch=16, imbalance=1.1)
     costs = TableCosts(problem)
