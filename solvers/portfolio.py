@@ -36,8 +36,9 @@ from arachne_opt.solvers.whole import to_whole, whole_progress
 _LIST_SHARE, _RULE_SHARE = 0.1, 0.2
 # Schedules made where the search starts with pods.
 _FEW_LISTS = 1
-# Most of the time for plans that a learned policy draws, and tasks placed in a unit of work.
-_SEED_SHARE, _PLACED_PER_UNIT = 0.5, 800_000
+# Most of the time for plans that a learned policy draws, by share and in seconds, and tasks placed
+# in a unit of work.
+_SEED_SHARE, _SEED_MOST, _PLACED_PER_UNIT = 0.6, 1.0, 50_000
 
 
 def solve_cascade(
@@ -208,7 +209,7 @@ def _offer_seed(
     # Late: numpy is needed for this only.
     from arachne_opt.solvers.seeds.cascades import seed_schedule
 
-    end = clock.elapsed() + _SEED_SHARE * limits.time_limit_s
+    end = clock.elapsed() + min(_SEED_SHARE * limits.time_limit_s, _SEED_MOST)
 
     def spent(placed: int) -> bool:
         clock.spend(placed / _PLACED_PER_UNIT)

@@ -100,6 +100,10 @@ class Digest:
         self.kind_of = tuple(kinds[d.device_type.name] for d in cluster.devices)
         self.device_count = len(self.node_of)
         self.count_of_kind = tuple(cluster.count_of_type[name] for name in self.kind_names)
+        self.devices_of_kind = tuple(
+            tuple(d for d, kind in enumerate(self.kind_of) if kind == k)
+            for k in range(len(self.kind_names))
+        )
         self.nodes = self._nodes(kinds)
         self.widest_of_kind = tuple(
             max(n.size for n in self.nodes if n.kind == k) for k in range(len(self.kind_names))

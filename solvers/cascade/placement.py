@@ -46,7 +46,7 @@ def best_group(digest: Digest, free: Sequence[int], ready_us: int, mode: Mode) -
             if best is None or choice < best:
                 best = choice
     if mode.degree > 1 and len(digest.nodes) > 1:
-        across = _cross_node_group(digest, free, ready_us, mode, best)
+        across = cross_node_group(digest, free, ready_us, mode, best)
         if across is not None and (best is None or across < best):
             best = across
     assert best is not None  # usable modes are never wider than the devices of their type
@@ -66,15 +66,13 @@ def node_group(node: FlatNode, free: Sequence[int], ready_us: int, mode: Mode) -
     return Choice(start + mode.duration_us, waste, start, tuple(group))
 
 
-def _cross_node_group(
+def cross_node_group(
     digest: Digest, free: Sequence[int], ready_us: int, mode: Mode, best: Choice | None
 ) -> Choice | None:
     """The best group over several nodes that ends before ``best``."""
-    pool = [d for d in range(digest.device_count) if digest.kind_of[d] == mode.kind]
-    times = sorted(free[d] for d in pool)
-    starts = dict.fromkeys(max(ready_us, t) for t in times[mode.degree - 1 :])
+    times = sorted(free[d] for d in digest.devices_of_kind[mode.kind])
     quickest = scale_up(mode.duration_us, digest.mildest_ppm)
-    for tried, start in enumerate(starts):
+    for tried, start in enumerate(_starts(times[mode.degree - 1 :], ready_us)):
         if best is not None and (tried >= _TIMES_TRIED or start + quickest >= best.end_us):
             break
         group = aligned_group(digest, free, start, mode)
@@ -86,6 +84,16 @@ def _cross_node_group(
         if best is None or choice < best:
             best = choice
     return best
+
+
+def _starts(times: Sequence[int], ready_us: int) -> Iterator[int]:
+    """When a group may start: as soon as it is ready, and whenever more devices become free."""
+    last = -1
+    for time in times:
+        start = max(ready_us, time)
+        if start != last:
+            last = start
+            yield start
 
 
 def aligned_group(

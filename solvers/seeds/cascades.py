@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from arachne_opt.solvers.cascade.digest import Mode
 from arachne_opt.solvers.cascade.list_schedule import (
     RULES,
     cascade_fronts,
-    decode,
     modes_for_deadline,
     priorities,
 )
@@ -21,14 +21,27 @@ from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.seeds.cascade_features import CascadeView, view
 from arachne_opt.solvers.seeds.network import Array, forward
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
+from arachne_opt.solvers.seeds.quick_list import QuickList
 
-_SAMPLES = 150  # list schedules that are made at most
-_HEATS = (0.1, 0.3, 0.6)  # of the draws, in turn
+_SAMPLES = 20_000  # list schedules that are made at most
+# The first ones are drawn afresh, and of the later ones one of so many; the others change the best.
+_FRESH, _FRESH_OF = 40, 8
+# Changes: share of those of degrees; of these, shares of single tasks and of the policy's draws.
+_OF_DEGREES, _OF_TASKS, _DRAWN = 0.6, 0.5, 0.5
+_HEATS, _HOTTEST = (0.1, 0.3, 0.6), 1.0  # of the draws, in turn, and of changes
 _LOOSEST = 1.5  # deadlines of the rule, as a multiple of the bound
 _KEPT = 0.3  # most cascades that keep the policy's degrees beside those of a rule
 _HOPELESS = 3.0  # times the bound: longer schedules are of no use
+_ENDLESS_US = 1 << 62  # longer than any schedule
 _STEPS = 1_000_000  # of the bound: starts that are told apart
 _NUDGE = 0.05  # of the bound: random shifts of starts, times the heat
+
+
+class Choice(NamedTuple):
+    """A mode and a priority for each task."""
+
+    modes: list[Mode]
+    priority: list[int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +104,8 @@ def seed_schedule(
 ) -> Schedule:
     """The best list schedule of what the policy and the rules of list scheduling draw.
 
+    After some draws most others change the best one so far, a few cascades or tasks at a time.
+
     Args:
         decoder: of the problem.
         policy: with weights for cascades.
@@ -101,14 +116,17 @@ def seed_schedule(
     """
     draws = Draws(decoder, advise(policy, view(decoder, bound_us)), bound_us, seed)
     draws.below_us = below_us or draws.below_us
+    lists = QuickList(decoder.digest)
     best: Schedule | None = None
+    chosen: Choice | None = None
     for number in range(_SAMPLES):
-        modes, priority = draws.choice(number)
-        schedule = decode(decoder.digest, modes, priority)
-        if best is None or schedule.key < best.key:
-            best = schedule
+        fresh = chosen is None or number < _FRESH or number % _FRESH_OF == 0
+        choice = draws.choice(number) if chosen is None or fresh else draws.near(chosen)
+        schedule = lists.decode(*choice, _ENDLESS_US if best is None else best.makespan_us)
+        if schedule is not None and (best is None or schedule.key <= best.key):
+            best, chosen = schedule, choice
             draws.below_us = min(draws.below_us, best.makespan_us)
-        if spent(len(modes)) or best.makespan_us <= bound_us:
+        if spent(len(decoder.digest.tasks)) or (best is not None and best.makespan_us <= bound_us):
             break
     assert best is not None
     return best
@@ -130,16 +148,46 @@ class Draws:
         self._fronts = cascade_fronts(decoder.digest)
         self.below_us = round(_HOPELESS * bound_us)
 
-    def choice(self, number: int) -> tuple[list[Mode], list[int]]:
+    def choice(self, number: int) -> Choice:
         """Modes and priorities of a number; the first ones are what the policy holds for best."""
         heat = 0.0 if number < 2 else _HEATS[number % len(_HEATS)]
         kept = 1.0 if number % 4 < 2 else _KEPT * self._rng.random()
         picks = self._mixed(self._by_policy(heat), kept)
         modes = [self._decoder.modes[t][pick].mode for t, pick in enumerate(picks)]
         if number % 2 == 0:
-            return modes, self._starts(heat)
+            return Choice(modes, self._starts(heat))
         rule = RULES[int(self._rng.integers(len(RULES)))]
-        return modes, priorities(self._digest, modes, rule)
+        return Choice(modes, priorities(self._digest, modes, rule))
+
+    def near(self, choice: Choice) -> Choice:
+        """The same with degrees of one or two cascades or tasks drawn anew, or other priorities."""
+        modes, priority = list(choice.modes), list(choice.priority)
+        if self._rng.random() < _OF_DEGREES:
+            self._change_degrees(modes)
+        else:
+            ranked = sorted(priority)
+            for t in self._some(len(priority)):
+                priority[t] = ranked[int(self._rng.integers(len(ranked)))]
+                priority[t] += int(self._rng.integers(-1, 2))
+        return Choice(modes, priority)
+
+    def _change_degrees(self, modes: list[Mode]) -> None:
+        drawn = self._by_policy(_HOTTEST)
+        for c in self._some(len(self._digest.cascades)):
+            row = self._digest.cascades[c]
+            if self._rng.random() < _OF_TASKS:
+                row = (row[int(self._rng.integers(len(row)))],)
+            for t in row:
+                lines = self._decoder.modes[t]
+                by_policy = self._rng.random() < _DRAWN
+                pick = drawn[t] if by_policy else int(self._rng.integers(len(lines)))
+                modes[t] = lines[pick].mode
+
+    def _some(self, count: int) -> list[int]:
+        """One or two of so many numbers."""
+        size = min(count, int(self._rng.integers(1, 3)))
+        found: list[int] = self._rng.choice(count, size=size, replace=False).tolist()
+        return found
 
     def _by_policy(self, heat: float) -> list[int]:
         logits = self._advice.logits
