@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,7 @@ def main(arguments: list[str]) -> NoReturn:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    threading.Thread(target=_stop_with_parent, daemon=True, name="arachne-parent").start()
     os._exit(_wait(ranks))
 
 
@@ -83,6 +85,14 @@ def _be_rank(rank: int, world_size: int, port: int, paths: list[str]) -> NoRetur
         "MASTER_PORT": str(port),
     }
     worker.main(paths)
+
+
+def _stop_with_parent() -> None:
+    """Stops the ranks when the process that started the run is gone, even if it was killed."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _wait(ranks: dict[int, int]) -> int:

@@ -1,5 +1,6 @@
 """Real launches, forked or by torchrun: reports come back; whatever goes wrong ends all ranks."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -136,6 +137,24 @@ def test_a_rank_that_hangs_ends_the_run_after_the_time_out(tmp_path):
     with pytest.raises(RunError, match=hang):
         run_local(job, 2, on_progress=stop_rank_1, folder=tmp_path)
     assert ranks_of(tmp_path) == {}  # though a stopped process hears no polite signal
+
+
+@pytest.mark.slow
+def test_ranks_end_with_the_process_that_started_them_even_if_it_is_killed(tmp_path):
+    job = replace(two_rank_job(epochs=5000), timeout_floor_s=60.0)
+    parent = multiprocessing.get_context("fork").Process(
+        target=run_local, args=(job, 2), kwargs={"folder": tmp_path}
+    )
+    parent.start()
+    deadline = time.monotonic() + 60
+    while len(forked_ranks_of(tmp_path)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(forked_ranks_of(tmp_path)) == 2
+    parent.kill()
+    parent.join()
+    while ranks_of(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert ranks_of(tmp_path) == {}
 
 
 @pytest.mark.slow
