@@ -1,0 +1,91 @@
+"""How far below known plans a plan of one pipeline can be: a proof, scenario by scenario.
+
+    python benchmarks/pipeline_room.py --scenarios FILE --profiles DATA/pipelines/sailor --only D4
+
+For each scenario our plan is searched, and then every batch is looked at for which a pipeline may
+take less than ``--below`` times its time. The proof is over all pipelines of any number of stages,
+in any order, with any rows, replicas, degrees and micro-batches, whose stages have one device type
+each; with ``--mixed`` also over the stages of two types that the planner looks at. Where the best
+known plan is the better one, it is what the time is a part of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from arachne_opt.costs.pipeline.tables import TableCosts
+from arachne_opt.importers.pipeline_scenarios import read_scenario
+from arachne_opt.importers.scenario_problems import scenario_problem
+from arachne_opt.pipeline.problem import PipelineOptions, PipelineProblem
+from arachne_opt.solvers.base import Limits
+from arachne_opt.solvers.pipeline.registry import pipeline_solver
+from arachne_opt.solvers.pipeline.restrictions import FREE, Restrictions
+from arachne_opt.solvers.pipeline.single_bound import open_batches
+from arachne_opt.solvers.pipeline.workbench import Workbench
+
+_SEARCH_S = 20
+
+
+def main() -> None:
+    """Prints a row for each scenario."""
+    options = _options()
+    print(f"below {options.below:g} of the best, {os.cpu_count()} cores")
+    print("scenario, best known s, ours s, asked s, batches open of all, seconds")
+    for name in _names(options):
+        row = _row(name, options)
+        print(", ".join(str(cell) for cell in row), flush=True)
+
+
+def _row(name: str, options: argparse.Namespace) -> tuple[object, ...]:
+    scenario = read_scenario(f"{options.scenarios}:{name}")
+    problem = scenario_problem(
+        scenario, options.profiles, options=PipelineOptions(allow_excess=True)
+    )
+    ours, known = _ours_s(problem), _known_s(options.scenarios, name)
+    asked = options.below * min(ours, known or ours)
+    bench = Workbench(
+        problem, TableCosts(problem), FREE if options.mixed else Restrictions(pure_stages=True)
+    )
+    begin = time.monotonic()
+    left = list(open_batches(bench, asked, lambda: time.monotonic() - begin > options.time_limit))
+    every = len(bench.ranking.batches(problem.global_batch))
+    shown = f"{len(left)} of {every}" + (f" ({', '.join(map(str, left[:8]))})" if left else "")
+    return name, known, f"{ours:.3f}", f"{asked:.3f}", shown, f"{time.monotonic() - begin:.0f}"
+
+
+def _ours_s(problem: PipelineProblem) -> float:
+    result = pipeline_solver().solve(problem, TableCosts(problem), Limits(time_limit_s=_SEARCH_S))
+    assert result.iteration_s is not None, problem.name
+    return result.iteration_s
+
+
+def _known_s(path: Path, name: str) -> float | None:
+    scenarios = json.loads(path.read_text())["scenarios"]
+    (one,) = (s for s in scenarios if s["id"] == name)
+    seconds: float | None = (one.get("best_known") or {}).get("iteration_s")
+    return seconds
+
+
+def _names(options: argparse.Namespace) -> list[str]:
+    names = [s["id"] for s in json.loads(options.scenarios.read_text())["scenarios"]]
+    return [n for n in names if any(fnmatchcase(n, only) for only in options.only)]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--scenarios", type=Path, required=True)
+    parser.add_argument("--profiles", type=Path, required=True)
+    parser.add_argument("--only", action="append", required=True, help="may have wildcards")
+    parser.add_argument("--below", type=float, default=0.99, help="part of the best time")
+    parser.add_argument("--mixed", action="store_true", help="stages of two types, too")
+    parser.add_argument("--time-limit", type=float, default=600.0, help="seconds for a proof")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""The least fill of all pipelines of a batch under limits, by dynamic programming over devices.
+
+From the last stage backwards, with k stages that hold all rows from a on, on devices d or fewer:
+
+    fill[k, q, p, a, d] = min over ends b and next options n of
+                          load(q, a, b | p, n) + fill[k - 1, n, q, b, d - used(q)]
+
+where q is the option of the first of these stages and p that of the stage before it: both decide
+what is sent. Options p that cost q the same are one class. Stages whose load or exchange is above
+the limits, or whose memory does not do, take no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from arachne_opt.costs.pipeline.base import Floats, Ints
+from arachne_opt.solvers.pipeline.workbench import Workbench
+
+_TOGETHER = 100_000  # sums that are looked at together
+_LONG = 3  # pipelines of more stages pay their first send twice
+
+_Key = tuple[int, int]
+_Layer = dict[_Key, Floats]
+
+
+class _Limits(NamedTuple):
+    load_s: float
+    exchange_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Sends:
+    """What stages pay for sends, by cut, with neighbours told apart as far as they differ.
+
+    Args:
+        state: of each option, the number under which its layers are kept.
+        ahead: of each option, the different costs of sends to a next stage, each with the options
+            of that stage.
+        back: of each option, the different costs of sends to the stage before.
+        back_class: of each option q and stage before it p, which of q's costs p causes.
+    """
+
+    state: tuple[int, ...]
+    ahead: tuple[tuple[tuple[Floats, tuple[int, ...]], ...], ...]
+    back: tuple[tuple[Floats, ...], ...]
+    back_class: Ints
+
+
+class Chains:
+    """All pipelines of a batch. Unless ``exact``, stages pay the least sends of any neighbours."""
+
+    def __init__(self, bench: Workbench, batch: int, *, exact: bool) -> None:
+        tables = bench.tables(batch)
+        places = bench.space.device_rows()
+        used = tables.usage[:, places]
+        options = np.flatnonzero((used <= bench.place_limits).all(axis=1))
+        tables.fill(options)
+        self.count = len(options)
+        self.rows = tables.rows
+        self._tables, self._options = tables, options
+        self._work, self._sync = tables.work_oab[options], tables.sync_oab[options]
+        used = used[options]
+        unit = np.maximum(np.gcd.reduce(used, axis=0), 1) if self.count else np.ones_like(places)
+        self._used, self._cells = used // unit, bench.place_limits // unit
+        self._most_stages = min(bench.space.in_stages, self.rows)
+        self._sends = self._all_sends() if exact else self._least_sends()
+
+    def least_fill_s(self, load_s: float, exchange_s: float, most_s: float) -> float:
+        """Least fill of any template and cuts; infinite if none keeps to the limits.
+
+        Fills above ``most_s`` may be told as infinite.
+        """
+        limits = _Limits(load_s, exchange_s)
+        best = self._alone(limits)
+        layer = self._last_stages(limits)
+        for k in range(2, self._most_stages + 1):
+            sources = list(self._sources(layer))
+            best = min(best, self._with_first(k, sources, limits))
+            layer = self._with_inner(k, sources, limits, most_s)
+            if not layer:
+                break
+        return best
+
+    def _least_sends(self) -> _Sends:
+        everyone = tuple(range(self.count))
+        forward, backward = self._cuts()
+        return _Sends(
+            state=(0,) * self.count,
+            ahead=tuple(((forward[o].min(axis=0), everyone),) for o in everyone),
+            back=tuple((backward[:, o].min(axis=0),) for o in everyone),
+            back_class=np.zeros((self.count, self.count), dtype=np.int64),
+        )
+
+    def _all_sends(self) -> _Sends:
+        forward, backward = self._cuts()
+        ahead, back = [], []
+        back_class = np.zeros((self.count, self.count), dtype=np.int64)
+        for o in range(self.count):
+            costs, of = np.unique(forward[o], axis=0, return_inverse=True)
+            groups = [tuple(np.flatnonzero(of == c).tolist()) for c in range(len(costs))]
+            ahead.append(tuple(zip(costs, groups, strict=True)))
+            costs, back_class[o] = np.unique(backward[:, o], axis=0, return_inverse=True)
+            back.append(tuple(costs))
+        return _Sends(tuple(range(self.count)), tuple(ahead), tuple(back), back_class)
+
+    def _cuts(self) -> tuple[Floats, Floats]:
+        """Sends between options [before, after, cut], forward and backward."""
+        before, after = np.meshgrid(self._options, self._options, indexing="ij")
+        forward, backward = self._tables.cuts(before.ravel(), after.ravel())
+        shape = (self.count, self.count, self.rows + 1)
+        return forward.reshape(shape), backward.reshape(shape)
+
+    def _fits(self, o: int, in_flight: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Which stages [a, b] the memory holds."""
+        ends = self._tables.ends(self._options[[o]], in_flight)[0]
+        fits: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = (
+            np.arange(self.rows + 1) <= ends[:, None]
+        )
+        return fits
+
+    def _kept(self, o: int, k: int, load_s: Floats, limits: _Limits) -> Floats:
+        """Loads of stages [a, b], infinite where they do not keep to the limits."""
+        good = (load_s <= limits.load_s) & (self._sync[o] <= limits.exchange_s) & self._fits(o, k)
+        return np.where(good, load_s, np.inf)
+
+    def _alone(self, limits: _Limits) -> float:
+        kept = (self._kept(o, 1, self._work[o], limits)[0, -1] for o in range(self.count))
+        return float(min(kept, default=np.inf))
+
+    def _last_stages(self, limits: _Limits) -> _Layer:
+        layer: _Layer = {}
+        for o in range(self.count):
+            for c, back in enumerate(self._sends.back[o]):
+                load = self._work[o] + 2 * back[:, None]
+                ends = self._kept(o, 1, load, limits)[1:, -1:]
+                fill = np.broadcast_to(_wide(ends, self._cells), self._shape(self._room(o), 1))
+                self._keep(layer, (self._sends.state[o], c), o, fill)
+        return layer
+
+    def _sources(self, layer: _Layer) -> Iterator[tuple[int, Floats, Floats]]:
+        """For each option and cost of sends ahead the fill after it, on devices that it leaves."""
+        for o in range(self.count):
+            room = (slice(None), *(slice(0, n) for n in self._room(o)))
+            for ahead, following in self._sends.ahead[o]:
+                keys = {
+                    (self._sends.state[q], int(self._sends.back_class[q, o])) for q in following
+                }
+                after = [layer[key][room] for key in sorted(keys) if key in layer]
+                if after:
+                    yield o, ahead, np.minimum.reduce(after)
+
+    def _with_first(
+        self, k: int, sources: list[tuple[int, Floats, Floats]], limits: _Limits
+    ) -> float:
+        best = np.inf
+        for o, ahead, after in sources:
+            load = self._work[o] + ahead * (2 if k > _LONG else 1)
+            fill = self._kept(o, k, load, limits)[0] + after.reshape(self.rows + 1, -1).min(axis=1)
+            best = min(best, float(fill.min()))
+        return best
+
+    def _with_inner(
+        self, k: int, sources: list[tuple[int, Floats, Floats]], limits: _Limits, most_s: float
+    ) -> _Layer:
+        layer: _Layer = {}
+        for o, ahead, after in sources:
+            for c, back in enumerate(self._sends.back[o]):
+                load = self._kept(o, k, self._work[o] + ahead + back[:, None], limits)[1:]
+                fill = _through(load, after)
+                fill[fill > most_s] = np.inf
+                self._keep(layer, (self._sends.state[o], c), o, fill)
+        return layer
+
+    def _keep(self, layer: _Layer, key: _Key, o: int, fill: Floats) -> None:
+        """Puts fills by first row from 1 on, on what devices the option leaves, into a layer."""
+        if not np.isfinite(fill).any():
+            return
+        if key not in layer:
+            layer[key] = np.full(self._shape((self._cells + 1).tolist(), 0), np.inf)
+        where = (slice(1, None), *(slice(n, None) for n in self._used[o].tolist()))
+        layer[key][where] = np.minimum(layer[key][where], fill)
+
+    def _room(self, o: int) -> list[int]:
+        """Cells of each place beside those that an option takes."""
+        room: list[int] = (self._cells - self._used[o] + 1).tolist()
+        return room
+
+    def _shape(self, cells: list[int], first_row: int) -> tuple[int, ...]:
+        return (self.rows + 1 - first_row, *cells)
+
+
+def _through(load: Floats, after: Floats) -> Floats:
+    """Least load[a, b] + after[b, cells] over all b."""
+    cells = after.shape[1:]
+    after = after.reshape(len(after), -1)
+    live = np.isfinite(load).any(axis=0) & np.isfinite(after).any(axis=1)
+    ends = np.flatnonzero(live)
+    fill = np.full((len(load), after.shape[1]), np.inf)
+    step = max(1, _TOGETHER // fill.size)
+    for i in range(0, len(ends), step):
+        some = ends[i : i + step]
+        through = (load[:, some, None] + after[None, some]).min(axis=1)
+        np.minimum(fill, through, out=fill)
+    return fill.reshape(len(load), *cells)
+
+
+def _wide(column: Floats, cells: Ints) -> Floats:
+    """A column of values with an axis for each place."""
+    wide: Floats = column.reshape(len(column), *([1] * len(cells)))
+    return wide
