@@ -52,9 +52,9 @@ _PLACED_PER_UNIT = 800_000
 # Building and simplifying a model, which CP-SAT's deterministic time leaves out.
 _RUN_UNITS = 0.1
 
-# Tasks placed by batches of pods in a unit of deterministic work; trades of one batch; degrees of
-# pods for a deadline of the bound times the target.
-_BATCHED_PER_UNIT, _TRADES, _POD_TARGET = 4_000_000, 48, 1.02
+# Tasks placed by batches of pods in a unit of deterministic work; work of one batch
+# of trades; degrees of pods for a deadline of the bound times the target.
+_BATCHED_PER_UNIT, _BATCH, _POD_TARGET = 4_000_000, 96.0, 1.02
 # Beside pods proofs take this share of the limit: on large problems more time raises no bound, but
 # takes a core from a helper.
 _LARGE_PROOF_SHARE = 0.1
@@ -233,7 +233,7 @@ class Search:
 
             while pods.pods and not self._over():
                 self._offer_pods(pods)
-                trades = pods.trades(_TRADES)
+                trades = pods.trades(_BATCH)
                 if not trades:
                     break
                 pods.settle(trades, pods.search(trades, spent))
@@ -329,5 +329,5 @@ def _exchange(pods: Pods, helpers: Sequence[Helper]) -> None:
             pods.remember(*answer)
             pods.settle(*answer)
     for helper in helpers:
-        if helper.wants() and (trades := pods.trades(_TRADES)):
+        if helper.wants() and (trades := pods.trades(_BATCH)):
             helper.send(trades)

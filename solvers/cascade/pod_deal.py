@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 
-from arachne_opt.solvers.cascade.digest import Digest
+from arachne_opt.solvers.cascade.digest import Digest, FlatNode
 from arachne_opt.solvers.cascade.pod_solver import PodSolver, Site
 
 # Devices that a pod should have, and how often its widest needed group must fit into it.
 _POD_DEVICES = 16
 _WIDEST_TIMES = 2
+# Cascades should be able to end by this multiple of the target where they are; those that need wide
+# pods for that should fill at most this share of them.
+_DEADLINE, _WIDE_SHARE = 1.05, 0.75
 # Swaps tried per cascade to level the pods.
 _SWAPS = 200
 
@@ -20,12 +24,14 @@ def deal(digest: Digest, solver: PodSolver, draw: random.Random) -> tuple[Site, 
 
     Cascades go by falling device time to the least loaded pod; then swaps level the loads.
     """
-    groups = _node_groups(digest)
+    groups = _node_groups(digest, solver)
+    limit_us = round(_DEADLINE * solver.target_us)
     room, area = [solver.room(group) for group in groups], solver.area
     load = [0.0] * len(groups)
     rows: list[list[int]] = [[] for _ in groups]
     for c in sorted(range(len(area)), key=lambda c: (-area[c], c)):
-        able = [g for g in range(len(groups)) if solver.can_run(groups[g], c)]
+        able = [g for g, nodes in enumerate(groups) if solver.can_run(nodes, c, limit_us)]
+        able = able or [g for g, nodes in enumerate(groups) if solver.can_run(nodes, c)]
         if not able:
             return ()
         g = min(able, key=lambda g: (load[g], g))
@@ -54,6 +60,7 @@ def level(
         swaps: to be tried.
     """
     area, can_run = solver.area, solver.can_run
+    limit_us = round(_DEADLINE * solver.target_us)
     room = [solver.room(group) for group in groups]
     load = [sum(area[c] for c in row) / r for row, r in zip(rows, room, strict=True)]
     for _ in range(swaps):
@@ -65,19 +72,39 @@ def level(
         more = area[d] - area[c]
         more_a, more_b = more / room[a], -more / room[b]
         change = more * (2 * load[a] + more_a - 2 * load[b] - more_b)
-        if change < 0 and can_run(groups[a], d) and can_run(groups[b], c):
+        if change >= 0:
+            continue
+        if can_run(groups[a], d, limit_us) and can_run(groups[b], c, limit_us):
             rows[a][i], rows[b][k] = d, c
             load[a] += more_a
             load[b] += more_b
 
 
-def _node_groups(digest: Digest) -> list[tuple[int, ...]]:
-    """Nodes of every type dealt in turn, so that all pods have about the same mix."""
-    widest = max(min(m.degree for m in task.modes) for task in digest.tasks)
-    devices = max(_POD_DEVICES, _WIDEST_TIMES * widest)
-    count = max(1, digest.device_count // devices)
-    ordered = sorted(digest.nodes, key=lambda n: (n.kind, -n.size, n.index))
+def _node_groups(digest: Digest, solver: PodSolver) -> list[tuple[int, ...]]:
+    """Nodes of the pods: wide ones for the cascades that need them, the others small."""
+    kinds, limit_us = len(digest.kind_names), round(_DEADLINE * solver.target_us)
+    least = max(min(m.degree for m in task.modes) for task in digest.tasks)
+    small = max(_POD_DEVICES, _WIDEST_TIMES * least)
+    widths = [kinds * solver.width(c, limit_us) for c in range(len(digest.cascades))]
+    wide = max(widths)
+    nodes = sorted(digest.nodes, key=lambda n: (n.kind, -n.size, n.index))
+    if wide <= small:
+        return _even_groups(nodes, small)
+    area = sum(solver.area[c] for c, width in enumerate(widths) if width > small)
+    share = area / sum(solver.area) / _WIDE_SHARE
+    pods = math.ceil(share * digest.device_count / wide)
+    mean = digest.device_count / len(nodes)
+    most = min(len(nodes), pods * math.ceil(wide / mean))
+    # Every so many-th node, so that both kinds of pods have about the same mix.
+    apart = [nodes[k * len(nodes) // most] for k in range(most)]
+    rest = [node for node in nodes if node not in apart]
+    return _even_groups(apart, wide) + (_even_groups(rest, small) if rest else [])
+
+
+def _even_groups(nodes: Sequence[FlatNode], devices: int) -> list[tuple[int, ...]]:
+    """Nodes of every type dealt in turn, so that all groups have about the same mix."""
+    count = max(1, sum(node.size for node in nodes) // devices)
     groups: list[list[int]] = [[] for _ in range(count)]
-    for at, node in enumerate(ordered):
+    for at, node in enumerate(nodes):
         groups[at % count].append(node.index)
     return [tuple(sorted(group)) for group in groups]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +21,10 @@ from arachne_opt.solvers.cascade.pod_batch import Chain, PodBatch
 from arachne_opt.solvers.cascade.pod_tables import PodTables
 from arachne_opt.solvers.cascade.schedule import Run
 
-# Chains of a pod, and changes of each for every task of the pod.
-_COLUMNS, _FEWEST_CHAINS, _MOST_CHAINS, _STEPS_PER_TASK = 1536, 16, 128, 15
+# Chains of a batch, fewest and most of a pod, and changes of each.
+_COLUMNS, _FEWEST_CHAINS, _MOST_CHAINS, _STEPS = 1536, 16, 128, 120
+# Pods whose numbers of cascades differ by less than about this factor share a batch.
+_ALIKE = 1.4
 # List schedules of a pod with groups that no site of the batch has.
 _LISTS = 6
 # So many searches of equal pods are enough.
@@ -85,33 +88,50 @@ class PodSolver:
 
     def __init__(self, digest: Digest, target_us: int, seed: int) -> None:
         self._digest = digest
-        self._target_us = target_us
+        self.target_us = target_us
         self._random = np.random.default_rng(seed)
-        self.area = tuple(self._pick(front).cost for front in cascade_fronts(digest))
+        self._fronts = cascade_fronts(digest)
+        self.area = tuple(self._pick(front).cost for front in self._fronts)
         self._known: dict[_Key, _Known] = {}
         self._tables: dict[Floor, PodTables] = {}
         self._number: dict[Floor, dict[int, int]] = {}
 
     def _pick(self, front: Sequence[Pick]) -> Pick:
-        fitting = [pick for pick in front if pick.chain_us <= self._target_us]
+        fitting = [pick for pick in front if pick.chain_us <= self.target_us]
         return fitting[-1] if fitting else front[0]
 
     def room(self, nodes: Sequence[int]) -> int:
         """Number of devices."""
         return sum(self._digest.nodes[n].size for n in nodes)
 
-    def can_run(self, nodes: Sequence[int], cascade: int) -> bool:
-        """Whether the nodes have a wide enough group for every task of a cascade."""
+    def width(self, cascade: int, deadline_us: int) -> int:
+        """Devices of one type that a cascade's widest group needs to end by a deadline.
+
+        Where it cannot, as many as it needs to end first.
+        """
+        front = self._fronts[cascade]
+        fitting = [pick for pick in front if pick.chain_us <= deadline_us] or front[:1]
+        return min(max(mode.degree for mode in pick.modes) for pick in fitting)
+
+    def can_run(self, nodes: Sequence[int], cascade: int, limit_us: int = ANY_US) -> bool:
+        """Whether nodes have room for the groups that a cascade needs to end by a limit."""
         count = [0] * len(self._digest.kind_names)
         for n in nodes:
             count[self._digest.nodes[n].kind] += self._digest.nodes[n].size
-        tasks = (self._digest.tasks[i] for i in self._digest.cascades[cascade])
-        return all(any(m.degree <= count[m.kind] for m in t.modes) for t in tasks)
+        return any(
+            all(mode.degree <= count[mode.kind] for mode in pick.modes)
+            for pick in self._fronts[cascade]
+            if pick.chain_us <= limit_us
+        )
 
     def site(self, nodes: Iterable[int], cascades: Iterable[int]) -> Site:
         """A site whose cascades are in order of their shapes, so that equal ones look alike."""
         shapes = self._digest.shape_of_cascade
         return Site(tuple(nodes), tuple(sorted(cascades, key=lambda c: (shapes[c], c))))
+
+    def work(self, site: Site) -> float:
+        """Work to search a site, one for 8 tasks on two nodes."""
+        return len(self._tasks(site)) / 8 * len(site.nodes) / 2
 
     # ------------------------------------------------------------------ memory
 
@@ -185,12 +205,14 @@ class PodSolver:
             wanted: equal sites are searched once.
             spent: takes the tasks placed since the last call, and says whether to stop.
         """
-        rows: dict[Floor, dict[_Key, Wanted]] = {}
+        rows: dict[tuple[Floor, int], dict[_Key, Wanted]] = {}
         for want in wanted:
             if self.known(want) is None:
-                row = rows.setdefault(self.floor(want.site), {})
+                # Pods in a batch are filled up to the largest: about equal ones go together.
+                size = round(math.log(len(want.site.cascades), _ALIKE))
+                row = rows.setdefault((self.floor(want.site), size), {})
                 row.setdefault(self._key(want.site), want)
-        for floor, row in rows.items():
+        for (floor, _), row in rows.items():
             self._search(floor, list(row.values()), spent)
         return [self.known(want) for want in wanted]
 
@@ -206,9 +228,8 @@ class PodSolver:
         rows = [shapes[k] for k in apt]
         chains = max(_FEWEST_CHAINS, min(_MOST_CHAINS, _COLUMNS // len(rows)))
         batch = PodBatch(tables, rows, chains, self._random)
-        steps = _STEPS_PER_TASK * max(map(len, rows)) * tables.tasks
         given = [self._given(tables, wanted[k], shapes[k]) for k in apt]
-        for k, found in zip(apt, batch.anneal(self._target_us, steps, spent, given), strict=True):
+        for k, found in zip(apt, batch.anneal(self.target_us, _STEPS, spent, given), strict=True):
             site = wanted[k].site
             if found.makespan_us < wanted[k].limit_us:
                 self._note(site, *self._realised(tables, site, shapes[k], found.chain))

@@ -13,6 +13,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
+from arachne_opt.solvers.cascade.bounds import Pick
 from arachne_opt.solvers.cascade.decoder import FastDecoder, Line
 from arachne_opt.solvers.cascade.digest import Digest, Where
 from arachne_opt.solvers.cascade.list_schedule import cascade_fronts
@@ -57,7 +58,7 @@ class PodTables:
         for k, row in enumerate(self._rows):
             for x, i in self._local(row):
                 self._fill(k, x, i)
-        self.fronts = [self._front(k) for k in range(self.shapes)]
+        self.fronts = [self._front(k, front) for k, front in enumerate(cascade_fronts(part))]
 
     def _tick_us(self, most_cascades: int) -> int:
         longest = max(
@@ -147,10 +148,10 @@ class PodTables:
                     ticks = -(-lags[shared * share] // self.tick_us)
                     self.lag[p][k, x, m, s, : len(held), other] = ticks
 
-    def _front(self, k: int) -> tuple[Ints, Ints, Ints]:
+    def _front(self, k: int, picks: Sequence[Pick]) -> tuple[Ints, Ints, Ints]:
         """Undominated picks of a shape by rising chain: chains, modes, and what is left by task."""
         part, row = self._decoder.digest, self._rows[k]
-        front = sorted(cascade_fronts(part)[k], key=lambda pick: pick.chain_us)
+        front = sorted(picks, key=lambda pick: pick.chain_us)
         modes = np.zeros((len(front), self.tasks), np.int64)
         tails = np.zeros((len(front), self.tasks), np.int64)
         for f, pick in enumerate(front):

@@ -69,16 +69,26 @@ class Pods:
         )
         self.pods = [pod for pod in made if pod is not None]
 
-    def trades(self, count: int) -> list[Trade]:
-        """Up to so many things to try, most of them with the slow pods.
+    def trades(self, work: float) -> list[Trade]:
+        """Things to try, most of them with the slow pods, for so much work.
 
         Everything that is faster than the slowest pod is wanted: the master may have a use for it.
+
+        Args:
+            work: one for the search of a pod with 8 tasks on two nodes.
         """
         ordered = sorted(self.pods, key=lambda pod: -pod.makespan_us)
         waste = sorted(pod.makespan_us / self._load(pod.site) for pod in ordered)
         self._waste = waste[len(waste) // 2]
-        tried = [self._trade(ordered, self._place(len(ordered))) for _ in range(count)]
-        return [trade for trade in tried if trade is not None]
+        out: list[Trade] = []
+        for _ in range(round(work)):
+            trade = self._trade(ordered, self._place(len(ordered)))
+            if trade is not None:
+                out.append(trade)
+                work -= sum(self._solver.work(want.site) for want in trade.wanted)
+            if work <= 0:
+                break
+        return out
 
     def _place(self, pods: int) -> int:
         if self._random.random() < _ELSEWHERE:
@@ -144,7 +154,7 @@ class Pods:
     def _worth(self, site: Site, limit_us: int) -> bool:
         """Whether a site can be run, is not too full, and has not been searched in vain."""
         full = self._load(site) * self._waste * _SLACK > limit_us
-        if full or not all(self._solver.can_run(site.nodes, c) for c in site.cascades):
+        if full or not all(self._solver.can_run(site.nodes, c, limit_us) for c in site.cascades):
             return False
         return not self._solver.in_vain(site, limit_us)
 

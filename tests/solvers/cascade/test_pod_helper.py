@@ -56,7 +56,7 @@ def test_a_helper_makes_pods_faster(helped):
     digest, pods, helper = helped
     before = pods.makespan_us
     for _ in range(3):
-        helper.send(pods.trades(8))
+        helper.send(pods.trades(32.0))
         (answer,) = answers_within(helper, 30)
         pods.remember(*answer)
         pods.settle(*answer)
@@ -67,7 +67,7 @@ def test_a_helper_makes_pods_faster(helped):
 
 def test_answers_to_what_has_changed_since_change_nothing(helped):
     _, pods, helper = helped
-    trades = pods.trades(8)
+    trades = pods.trades(32.0)
     helper.send(trades)
     pods.settle(trades, pods.search(trades, lambda _placed: False))
     (answer,) = answers_within(helper, 30)
@@ -77,7 +77,7 @@ def test_answers_to_what_has_changed_since_change_nothing(helped):
 
 def test_a_helper_takes_few_batches_ahead_and_none_when_it_is_dead(helped):
     _, pods, helper = helped
-    trades = pods.trades(4)
+    trades = pods.trades(8.0)
     while helper.wants():
         helper.send(trades)
     assert len(answers_within(helper, 30)) >= 1
@@ -91,7 +91,7 @@ def test_a_helper_takes_few_batches_ahead_and_none_when_it_is_dead(helped):
 
 def test_a_closed_helper_is_gone_without_waiting_for_its_job(helped):
     _, pods, helper = helped
-    helper.send(pods.trades(8) * 50)
+    helper.send(pods.trades(32.0) * 50)
     began = time.monotonic()
     helper.close()
     assert time.monotonic() - began < 2

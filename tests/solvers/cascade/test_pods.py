@@ -74,7 +74,7 @@ def test_trades_only_ever_shorten_and_keep_every_cascade():
     begun = made.makespan_us
     for _ in range(4):
         before = made.makespan_us
-        trades = made.trades(8)
+        trades = made.trades(32.0)
         made.settle(trades, made.search(trades, patiently))
         assert cascades_of(made.pods) == list(range(48))
         assert made.makespan_us <= before
@@ -86,10 +86,23 @@ def test_trades_only_ever_shorten_and_keep_every_cascade():
 
 def test_two_trades_of_one_pod_are_not_both_done(pods):
     _, made = pods
-    trade = next(t for _ in range(100) for t in made.trades(1) if len(t.old) == 2)
+    trade = next(t for _ in range(100) for t in made.trades(4.0) if len(t.old) == 2)
     fresh = [replace(pod, makespan_us=1) for pod in trade.old]
     made.settle([trade, trade], [*fresh, *fresh])
     assert cascades_of(made.pods) == list(range(24))
+
+
+def test_cascades_that_need_wide_groups_get_wide_pods():
+    """With 24 devices a chain ends in time, with 8 it takes three times as long."""
+    wide = tuple(two_stage(f"w{i}", {1: 10}, {8: 2900, 24: 990}) for i in range(2))
+    small = tuple(two_stage(f"c{i}", {1: 10}, {4: 900 + i}) for i in range(40))
+    digest, made = made_of(replace(problem(), cascades=wide + small))
+    assert sorted(n for pod in made.pods for n in pod.site.nodes) == list(range(12))
+    assert {len(pod.site.nodes) for pod in made.pods} == {2, 3}
+    for pod in made.pods:
+        assert len(pod.site.nodes) == 3 or not {0, 1} & {*pod.site.cascades}
+    assert made.makespan_us < 2000
+    assert check_plan(digest.problem, to_plan(digest, made.schedule())) == ()
 
 
 def test_known_pods_are_put_together_anew_where_that_is_faster():
