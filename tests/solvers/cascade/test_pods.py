@@ -101,7 +101,7 @@ def test_cascades_that_need_wide_groups_get_wide_pods():
     assert {len(pod.site.nodes) for pod in made.pods} == {2, 3}
     for pod in made.pods:
         assert len(pod.site.nodes) == 3 or not {0, 1} & {*pod.site.cascades}
-    assert made.makespan_us < 2000
+    assert made.makespan_us < 2900
     assert check_plan(digest.problem, to_plan(digest, made.schedule())) == ()
 
 
