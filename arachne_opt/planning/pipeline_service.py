@@ -138,7 +138,9 @@ class PipelineService:
         Raises:
             DisagreementError: the plan is illegal.
         """
-        verdict = verify(problem, plan, price_plan(problem, plan).iteration_s)
+        known = (like.plan, like.verdict) if like else None
+        price_s = price_plan(problem, plan).iteration_s
+        verdict = verify(problem, plan, price_s, known=known)
         record = _record_of_change(problem, plan, verdict, limits, like)
         if self._store is not None:
             record = self._store.add_plan(record)

@@ -9,6 +9,7 @@ import pytest
 from arachne_opt.errors import DisagreementError
 from arachne_opt.pipeline import verify as gate
 from arachne_opt.pipeline.agreement import BOTH_APPLY, agreement
+from arachne_opt.pipeline.placement import place
 from arachne_opt.pipeline.plan import Pipeline, ReplicaKind
 from arachne_opt.pipeline.simulate import simulate
 from tests.pipeline_builders import even_pipeline, plan_of, random_plan, small_problem, stage
@@ -124,3 +125,19 @@ def test_the_gate_stops_a_simulation_that_cannot_be(monkeypatch):
     monkeypatch.setattr(gate, "simulate", too_long)
     with pytest.raises(DisagreementError, match="it may lie between"):
         gate.verify(problem, plan, owed.closed_s)
+
+
+def test_a_plan_that_differs_in_nodes_only_is_checked_but_not_simulated_again(monkeypatch):
+    problem = small_problem("A100-40=4+4")
+    plan = place(problem, plan_of(problem, even_pipeline(problem, 2, A, A, count=8)))
+    price_s = agreement(problem, plan).closed_s
+    known = plan, gate.verify(problem, plan, price_s)
+    monkeypatch.setattr(gate, "simulate", None)
+    moved = plan.relabel(plan.model, {("A100-40", 0): 1, ("A100-40", 1): 0})
+    assert gate.verify(problem, moved, price_s, known=known) is known[1]
+    away = plan.relabel(plan.model, {("A100-40", 0): 7, ("A100-40", 1): 7})
+    with pytest.raises(DisagreementError, match="not legal"):
+        gate.verify(problem, away, price_s, known=known)
+    shifted = plan_of(problem, even_pipeline(problem, 3, A, count=16))
+    with pytest.raises(TypeError):
+        gate.verify(problem, shifted, agreement(problem, shifted).closed_s, known=known)
