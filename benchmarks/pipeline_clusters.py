@@ -9,7 +9,8 @@ and a mixture of experts made from one of them by rule. Step times are measured 
 profiles and estimated elsewhere; the price is the closed form, the same for all. Rules do not know
 of expert parallelism: a mixture of experts is trained with all experts in each replica. Clusters on
 which no plan exists at all, by proof, are drawn anew. A gain is the best rule's time over ours,
-minus one. A cluster on which we found no plan in time and a rule has one is a loss.
+minus one. A cluster on which we found no plan in time and a rule has one is a loss; one on which
+nobody has a plan does not count.
 
 Rows are kept in ``--out``; what is in it is not run again, and ``--count 0`` only shows it.
 """
@@ -56,7 +57,7 @@ class Row:
 
     Args:
         number: of the draw.
-        exists: whether a plan can exist; if not, the draw does not count.
+        exists: False where no plan can exist, by proof.
         ours_s: our iteration, None where the limit passed before a plan.
         rules_s: of each rule, None where it has no plan.
         time_limit_s: of our search.
@@ -84,6 +85,11 @@ class Row:
         return None if name is None else (name, times[name])
 
     @property
+    def counts(self) -> bool:
+        """Whether anybody has a plan."""
+        return self.ours_s is not None or self.best_rule is not None
+
+    @property
     def gain(self) -> float | None:
         """Best rule's time over ours, minus one; None where either is missing."""
         best = self.best_rule
@@ -102,7 +108,7 @@ def main() -> None:
     for row in rows.values():
         show(row)
     number = 0
-    while sum(row.exists for row in rows.values()) < options.count:
+    while sum(row.counts for row in rows.values()) < options.count:
         if number not in rows:
             if options.stop_after and time.monotonic() - began > options.stop_after:
                 break
@@ -110,9 +116,15 @@ def main() -> None:
             _keep(rows[number], options.out)
             show(rows[number])
         number += 1
-    summary([row for row in rows.values() if row.exists])
+    counted = [row for row in rows.values() if row.counts]
+    print(
+        f"{len(rows)} draws: no plan exists on {sum(not row.exists for row in rows.values())},",
+        end=" ",
+    )
+    print(f"nobody found one on {sum(row.exists and not row.counts for row in rows.values())}")
+    summary(counted)
     if options.plot:
-        draw([row for row in rows.values() if row.exists], options.plot)
+        draw(counted, options.plot)
 
 
 def run(number: int, options: argparse.Namespace) -> Row:
@@ -214,6 +226,7 @@ def show(row: Row) -> None:
     best = f"{rule[1]:11.3f}" if rule else f"{'–':>11}"
     told = f"{100 * row.gain:6.1f} %" if row.gain is not None else f"{'–':>8}"
     name = rule[0] if rule else "no rule has a plan"
+    name = name if row.counts else "nobody has a plan"
     print(f"{head} {ours} {best} {told}  {name}, {row.pool}", flush=True)
 
 
@@ -304,7 +317,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--profiles", type=Path, required=True, help="folder of profiles")
     parser.add_argument("--out", type=Path, help="keep rows here, and go on from them")
-    parser.add_argument("--count", type=int, default=100, help="clusters on which a plan exists")
+    parser.add_argument("--count", type=int, default=100, help="clusters that count")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processor-time", action="store_true", help="limits in processor seconds")
