@@ -39,6 +39,8 @@ _FEW_LISTS = 1
 # Most of the time for plans that a learned policy draws, by share and in seconds, and tasks placed
 # in a unit of work.
 _SEED_SHARE, _SEED_MOST, _PLACED_PER_UNIT = 0.6, 1.0, 50_000
+# The same where the search starts with pods, and most devices then: on more they make few plans.
+_FEW_SEEDS_SHARE, _FEW_SEEDS_MOST, _FEW_SEEDS_DEVICES = 0.15, 0.4, 160
 
 
 def solve_cascade(
@@ -142,8 +144,9 @@ def _solve(
     rules = _rules(digest, clock, limits) if parts is not None and parts.lists else []
     rule = min(rules, key=lambda schedule: schedule.key, default=None)
     ruled = rule is not None and best.offer(rule, "rule")
-    if parts is not None and parts.policy is not None and not few:
-        ruled |= _offer_seed(digest, best, clock, limits, parts.policy)
+    if parts is not None and parts.policy is not None:
+        seconds = _seeding_s(digest, limits, few=few)
+        ruled |= _offer_seed(digest, best, clock, limits, parts.policy, seconds)
     if start is not None and parts is not None and not problem.pinned:
         settle(digest, _worth(start, rule, best, few), best, clock, limits)
     if parts is not None and problem.pinned:
@@ -200,16 +203,29 @@ def _rules(digest: Digest, clock: Clock, limits: Limits) -> list[Schedule]:
     return found
 
 
+def _seeding_s(digest: Digest, limits: Limits, *, few: bool) -> float:
+    """Time for plans that a learned policy draws."""
+    if few and digest.device_count > _FEW_SEEDS_DEVICES:
+        return 0.0
+    share, most = (_FEW_SEEDS_SHARE, _FEW_SEEDS_MOST) if few else (_SEED_SHARE, _SEED_MOST)
+    return min(share * limits.time_limit_s, most)
+
+
 def _offer_seed(
-    digest: Digest, best: Incumbent, clock: Clock, limits: Limits, policy: PolicyFile
+    digest: Digest,
+    best: Incumbent,
+    clock: Clock,
+    limits: Limits,
+    policy: PolicyFile,
+    seconds: float,
 ) -> bool:
     """Offers the best of the plans that a learned policy draws; whether it is the best now."""
-    if clock.over() or digest.problem.pinned or best.gap() <= limits.gap:
+    if clock.over() or digest.problem.pinned or best.gap() <= limits.gap or seconds <= 0:
         return False
     # Late: numpy is needed for this only.
     from arachne_opt.solvers.seeds.cascades import seed_schedule
 
-    end = clock.elapsed() + min(_SEED_SHARE * limits.time_limit_s, _SEED_MOST)
+    end = clock.elapsed() + seconds
 
     def spent(placed: int) -> bool:
         clock.spend(placed / _PLACED_PER_UNIT)

@@ -22,7 +22,7 @@ def quick_climb(bench: Workbench, start: Start, over: Callable[[], bool]) -> Ite
     search = TemplateSearch(tables, rounds, bench.limits, patience, exact=_EXACT)
     order = random.Random(0)
     found = start.found
-    while not patience.is_over:
+    while not patience.ended():
         near = neighbours(found.template, tables.usage, bench.limits, bench.space.in_stages)
         changes = [t for t in dict.fromkeys(near) if t not in search.tried]
         order.shuffle(changes)
@@ -32,7 +32,7 @@ def quick_climb(bench: Workbench, start: Start, over: Callable[[], bool]) -> Ite
                 found = better
                 yield Start(search, found)
                 break
-            if patience.is_over:
+            if patience.ended():
                 return
         else:
             return
@@ -48,9 +48,8 @@ class Patience:
     def __call__(self) -> bool:
         """Counts a question, and says whether it is over."""
         self._left -= 1
-        return self.is_over
+        return self.ended()
 
-    @property
-    def is_over(self) -> bool:
+    def ended(self) -> bool:
         """Whether it is over, without a question."""
         return self._left < 0 or self._over()

@@ -19,10 +19,13 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
+import numpy.typing as npt
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
 from arachne_opt.solvers.pipeline.options import Space, node_width
 from arachne_opt.solvers.seeds.kinds import TINY, Kinds
+
+_Rows = npt.NDArray[np.int16]
 
 _STEP, _WORST = 1.02, 3.0  # loads of the grid, up to this multiple of the even one
 _HOPED = 1.15  # pipelines beyond this multiple of the best known time are not looked at
@@ -75,8 +78,8 @@ class _Table:
     """
 
     of: _Options
-    rows: Ints
-    best: tuple[Ints, ...]
+    rows: _Rows
+    best: tuple[_Rows, ...]
     groups: tuple[Ints, ...]
 
     def trace(self, stages: int, k: int, j: int) -> list[int]:
@@ -246,9 +249,9 @@ class Mixes:
         best, groups = self._knapsack(of, whole, high)
         return _Table(of, whole, tuple(best), tuple(groups))
 
-    def _knapsack(self, of: _Options, rows: Ints, high: int) -> tuple[list[Ints], list[Ints]]:
+    def _knapsack(self, of: _Options, rows: _Rows, high: int) -> tuple[list[_Rows], list[Ints]]:
         """The most rows after the options of each width, and these options."""
-        best: Ints = np.full((high + 1, *rows.shape[1:], 1), _NEVER, dtype=np.int16)
+        best: _Rows = np.full((high + 1, *rows.shape[1:], 1), _NEVER, dtype=np.int16)
         best[0] = 0
         found, groups = [], []
         for width in sorted({*of.widths.tolist(), 1}, reverse=True):

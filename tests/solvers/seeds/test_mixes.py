@@ -109,5 +109,5 @@ def test_a_climb_only_improves_and_ends():
 def test_patience_ends_after_its_questions():
     patience = Patience(3, lambda: False)
     assert Counter(patience() for _ in range(6)) == {False: 3, True: 3}
-    assert patience.is_over
+    assert patience.ended()
     assert Patience(3, lambda: True)()
