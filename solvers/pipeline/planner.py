@@ -29,8 +29,8 @@ from arachne_opt.solvers.seeds.template_seeds import offer_seeds
 _NAME = "portfolio"
 # Work of a phase in the units of a deterministic limit, which stand for seconds.
 _PHASE_UNITS = 0.5
-# The part of the time left that is given to a way to spread experts.
-_SPREAD_PART = 0.25
+# The part of the time left in which experts are spread over whole nodes only.
+_SPREAD_PART = 0.3
 # The part of the time that estimates may take before the first exact divisions.
 _RANKING_PART = 0.4
 
@@ -71,23 +71,24 @@ def solve_pipeline(
     if restrictions == FREE:
         offer_rules(bench, best, clock.over)
         if problem.model.experts is not None:
-            _offer_spreads(bench, best, limits, clock)
+            _offer_node_spread(bench, best, limits, clock)
     columns: list[Column] = []
     if policy is None or best.seconds > bound_s * (1 + limits.gap):
         columns = search(bench, bound, own, limits, clock)
     return finish(bench, best, limits, clock, bound_s, _NAME, columns=len(columns))
 
 
-def _offer_spreads(bench: Workbench, best: PipelineIncumbent, limits: Limits, clock: Clock) -> None:
-    """Offers what is found where experts are spread in one way only: many kinds take long."""
-    for spread in (Spread.NODE, Spread.NONE):
-        own = Workbench(bench.problem, bench.costs, Restrictions(spread=spread))
-        bound = WorkBound(own.space)
-        found = PipelineIncumbent(own, clock, bound.seconds(bench.problem.global_batch), None)
-        part = clock.elapsed() + _SPREAD_PART * clock.left()
-        search(own, bound, found, limits, clock, part / limits.time_limit_s)
-        if found.kept is not None:
-            best.offer_plan(found.kept.plan, f"experts over {spread}")
+def _offer_node_spread(
+    bench: Workbench, best: PipelineIncumbent, limits: Limits, clock: Clock
+) -> None:
+    """Offers what is found where experts are spread over whole nodes: all kinds take long."""
+    own = Workbench(bench.problem, bench.costs, Restrictions(spread=Spread.NODE))
+    bound = WorkBound(own.space)
+    found = PipelineIncumbent(own, clock, bound.seconds(bench.problem.global_batch), None)
+    part = clock.elapsed() + _SPREAD_PART * clock.left()
+    search(own, bound, found, limits, clock, part / limits.time_limit_s)
+    if found.kept is not None:
+        best.offer_plan(found.kept.plan, "experts over nodes")
 
 
 def search(
