@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from arachne_opt.solvers.aside import Aside
 from arachne_opt.solvers.base import Limits
@@ -30,10 +29,6 @@ from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
-if TYPE_CHECKING:
-    from arachne_opt.solvers.cascade.pod_helper import Helper
-    from arachne_opt.solvers.cascade.pods import Pods
-
 # Rounds of annealing use these in turn.
 _COOLINGS = (
     Cooling(hot=0.02, cold=0.0005, across=0.4),
@@ -52,9 +47,6 @@ _PLACED_PER_UNIT = 800_000
 # Building and simplifying a model, which CP-SAT's deterministic time leaves out.
 _RUN_UNITS = 0.1
 
-# Tasks placed by batches of pods in a unit of deterministic work; work of one batch
-# of trades; degrees of pods for a deadline of the bound times the target.
-_BATCHED_PER_UNIT, _BATCH, _POD_TARGET = 4_000_000, 96.0, 1.02
 # Beside pods proofs take this share of the limit: on large problems more time raises no bound, but
 # takes a core from a helper.
 _LARGE_PROOF_SHARE = 0.1
@@ -215,50 +207,11 @@ class Search:
     # ------------------------------------------------------------------ main: annealing
 
     def _by_pods(self) -> None:
-        """Decomposition: slow pods trade cascades until the end, or until all was tried."""
+        """Decomposition until the end, or until all was tried."""
         # Late: numpy is needed for this only.
-        from arachne_opt.solvers.cascade.pod_solver import PodSolver
-        from arachne_opt.solvers.cascade.pods import Pods
+        from arachne_opt.solvers.pod_search import PodSearch
 
-        target_us = round(self._best.bound_us * _POD_TARGET)
-        helpers = self._helpers(target_us)
-        try:
-            seed = self._limits.seed
-            pods = Pods(self._digest, PodSolver(self._digest, target_us, seed), seed)
-            pods.begin(self._batched)
-
-            def spent(placed: int) -> bool:
-                _exchange(pods, helpers)
-                return self._batched(placed)
-
-            while pods.pods and not self._over():
-                self._offer_pods(pods)
-                trades = pods.trades(_BATCH)
-                if not trades:
-                    break
-                pods.settle(trades, pods.search(trades, spent))
-                self._clock.spend(pods.recombine())
-            self._offer_pods(pods)
-        finally:
-            for helper in helpers:
-                helper.close()
-
-    def _offer_pods(self, pods: Pods) -> None:
-        # Whole schedules take time: they are made when the slowest pod has become faster.
-        if pods.pods and pods.makespan_us < self._makespan_us():
-            self._best.offer(pods.schedule(), "pods")
-
-    def _batched(self, placed: int) -> bool:
-        self._clock.spend(placed / _BATCHED_PER_UNIT)
-        return self._over()
-
-    def _helpers(self, target_us: int) -> list[Helper]:
-        """A process for every further worker; they start while the pods are made."""
-        from arachne_opt.solvers.cascade.pod_helper import start_helpers
-
-        limits = self._limits
-        count = 0 if limits.deterministic else limits.workers - 1
-        return start_helpers(self._digest, target_us, limits.seed, count)
+        PodSearch(self._digest, self._best, self._clock, self._limits, self._over).run()
 
     def _in_turn(self) -> None:
         """The same parts one after the other, for one worker or equal results."""
@@ -320,14 +273,3 @@ class Search:
 
     def _take_annealed(self, schedule: Schedule) -> None:
         self._best.offer(schedule, "annealing")
-
-
-def _exchange(pods: Pods, helpers: Sequence[Helper]) -> None:
-    """Takes what the helpers have found and gives them more to try."""
-    for helper in helpers:
-        for answer in helper.answers():
-            pods.remember(*answer)
-            pods.settle(*answer)
-    for helper in helpers:
-        if helper.wants() and (trades := pods.trades(_BATCH)):
-            helper.send(trades)

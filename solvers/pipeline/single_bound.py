@@ -8,8 +8,8 @@ the end no plan is left, or the exchanges stay open: there may be a plan.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from arachne_opt.solvers.pipeline.bounds import WorkBound
 from arachne_opt.solvers.pipeline.chains import Chains
@@ -35,34 +35,50 @@ def open_batches(bench: Workbench, seconds: float, over: Callable[[], bool]) -> 
 
 def open_exchanges(bench: Workbench, batch: int, seconds: float) -> list[Span]:
     """Spans of the gradient exchange at which a pipeline of the batch may take less time."""
-    rounds = -(-bench.problem.global_batch // batch)
     quick = Chains(bench, batch, exact=False)
-    if not quick.count or not math.isfinite(
-        quick.least_fill_s(seconds / rounds, math.inf, seconds)
-    ):
+    if not quick.count:
         return []
+    proof = _Proof(-(-bench.problem.global_batch // batch), seconds)
     most_s = seconds - WorkBound(bench.space).seconds(bench.problem.global_batch)
-    step = _STEP * seconds
-    spans = [(n * step, (n + 1) * step) for n in range(math.ceil(max(most_s, 0) / step))]
-    spans = [s for s in spans if _is_open(quick, rounds, seconds, s)]
+    spans = list(proof.open_spans(quick, (0.0, max(most_s, 0.0))))
     if spans:
         exact = Chains(bench, batch, exact=True)
-        spans = [s for s in spans if _is_open(exact, rounds, seconds, s)]
+        spans = [s for s in spans if proof.is_open(exact, s)]
     return spans
 
 
-def _is_open(chains: Chains, rounds: int, seconds: float, span: Span) -> bool:
-    low, high = span
-    left = seconds - low
-    load = left / rounds  # no fill is less than the load
-    for _ in range(_ROUNDS):
-        fill = chains.least_fill_s(load, high, left)
-        if fill >= left:
-            return False
-        if rounds == 1:
-            return True
-        lower = (left - fill) / (rounds - 1)
-        if lower > load * _SAME:
-            return True
-        load = lower
-    return True
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """What is to be proven: that so many rounds take no less time."""
+
+    rounds: int
+    seconds: float
+
+    def open_spans(self, chains: Chains, span: Span) -> Iterator[Span]:
+        """The parts of a span of exchanges that stay open."""
+        low, high = span
+        if not self.is_open(chains, span):
+            return
+        if high - low <= _STEP * self.seconds:
+            yield span
+            return
+        middle = (low + high) / 2
+        yield from self.open_spans(chains, (low, middle))
+        yield from self.open_spans(chains, (middle, high))
+
+    def is_open(self, chains: Chains, span: Span) -> bool:
+        """Whether there may be a plan with an exchange in the span."""
+        low, high = span
+        left = self.seconds - low
+        load = left / self.rounds  # no fill is less than the load
+        for _ in range(_ROUNDS):
+            fill = chains.least_fill_s(load, high, left)
+            if fill >= left:
+                return False
+            if self.rounds == 1:
+                return True
+            lower = (left - fill) / (self.rounds - 1)
+            if lower > load * _SAME:
+                return True
+            load = lower
+        return True
