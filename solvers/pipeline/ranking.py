@@ -259,7 +259,7 @@ def row_exchange_s(space: Space, kind: ReplicaKind) -> float:
     port = Port(kind.device_type, kind.zone, 1)
     curve = space.problem.tables.route(port, port)
     model = space.problem.model
-    whole = sum(model.parameter_bytes)
+    whole = float(sum(model.parameter_bytes))
     if model.experts is not None:
         whole += sum(model.experts.parameter_bytes) / kind.ep
     size = whole / space.costs.row_count / min(4, kind.tp)
