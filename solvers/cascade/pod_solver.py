@@ -246,30 +246,37 @@ class PodSolver:
     def _given(self, tables: PodTables, wanted: Wanted, shapes: Sequence[int]) -> Chain | None:
         """What a near pod leads to; cascades that came take the places of those that left."""
         site, near = wanted.site, wanted.near
-        if near is None or len(near.site.cascades) != len(site.cascades):
+        if near is None:
             return None
         gone = [c for c in near.site.cascades if c not in site.cascades]
         came = [c for c in site.cascades if c not in near.site.cascades]
-        heirs = dict(zip(gone, came, strict=True))
-        slot = {c: site.cascades.index(heirs.get(c, c)) for c in near.site.cascades}
-        # Empty tasks come first.
-        order = [
-            k
-            for k, c in enumerate(site.cascades)
-            for _ in range(tables.tasks - len(self._digest.cascades[c]))
-        ]
+        heirs = dict(zip(gone, came, strict=False))
+        slot = {c: k for k, c in enumerate(site.cascades)}
+        turns: list[int] = []
         modes = [-1] * (len(shapes) * tables.tasks)
         sites = [len(tables.sites)] * len(modes)
         for i, devices in near.runs:
             c = self._digest.tasks[i].cascade
-            order.append(slot[c])
-            if c not in heirs:
+            if c in slot:
                 x = i - self._digest.cascades[c][-1] - 1 + tables.tasks
                 cell = slot[c] * tables.tasks + x
                 kind = self._digest.kind_of[devices[0]]
                 modes[cell] = tables.mode(shapes[slot[c]], x, len(devices), kind)
                 sites[cell] = tables.site(self._place(near.site, devices))
-        return Chain(tuple(order), tuple(modes), tuple(sites))
+                turns.append(slot[c])
+            elif c in heirs:
+                turns.append(slot[heirs[c]])
+        return Chain(self._filled(tables, site, turns), tuple(modes), tuple(sites))
+
+    def _filled(self, tables: PodTables, site: Site, turns: Sequence[int]) -> tuple[int, ...]:
+        """Turns of cascades with as many as each has tasks; the empty ones come first."""
+        left = [len(self._digest.cascades[c]) for c in site.cascades]
+        order = [k for k, count in enumerate(left) for _ in range(tables.tasks - count)]
+        for k in turns:
+            if left[k]:
+                left[k] -= 1
+                order.append(k)
+        return (*order, *(k for k, count in enumerate(left) for _ in range(count)))
 
     def _place(self, site: Site, devices: Sequence[int]) -> Where:
         """A group by the places of its nodes at a site."""

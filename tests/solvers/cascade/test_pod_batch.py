@@ -1,5 +1,7 @@
 """The batched search of pods: it decodes as the decoder of single states does."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.pod_batch import PodBatch
-from arachne_opt.solvers.cascade.pod_solver import PodSolver, Wanted, state_of
+from arachne_opt.solvers.cascade.pod_solver import PodSolver, Wanted, part_of, state_of
 from arachne_opt.solvers.cascade.pod_tables import PodTables
 from arachne_opt.solvers.cascade.schedule import left_shift, to_plan
 from arachne_opt.solvers.registry import cascade_solver
@@ -19,6 +21,13 @@ from tests.strategies import even_cluster, random_problem, two_stage
 
 def patiently(_placed):
     return False
+
+
+def left_shift_of(digest, pod):
+    """Makespan of a pod's runs among all devices, of its cascades alone."""
+    part = part_of(digest, *pod.site)
+    tasks = {i: k for k, i in enumerate(i for c in pod.site.cascades for i in digest.cascades[c])}
+    return left_shift(part, [(tasks[i], devices) for i, devices in pod.runs]).makespan_us
 
 
 def searchable(seed):
@@ -79,6 +88,22 @@ def test_a_search_goes_on_from_a_near_pod():
     want = Wanted(solver.site((2, 3), (0, 1, 2, 4)), near=near)
     (pod,) = solver.solve([want], lambda _placed: True)
     assert pod.makespan_us <= near.makespan_us + 400
+
+
+@pytest.mark.parametrize("cascades", [(0, 1, 3), (0, 1, 2, 3, 4), (0, 4, 5, 6)])
+def test_a_near_pod_may_have_other_numbers_of_cascades_and_tasks(cascades):
+    """Latents of some are cached: these have no task to encode."""
+    encoded = [two_stage(f"c{i}", {1: 900}, {4: 3100 + i, 8: 1700}) for i in range(7)]
+    cached = [replace(c, tasks=(replace(c.tasks[1], predecessors=()),)) for c in encoded]
+    rows = tuple(pair[i % 2] for i, pair in enumerate(zip(encoded, cached, strict=True)))
+    problem = CascadeProblem(name="cached", cluster=even_cluster(2, 8), cascades=rows)
+    digest = Digest(problem)
+    solver = PodSolver(digest, lower_bound(digest), 0)
+    (near,) = solver.solve([Wanted(solver.site((0, 1), (0, 1, 2, 3)))], patiently)
+    (pod,) = solver.solve([Wanted(solver.site((0, 1), cascades), near=near)], patiently)
+    assert {digest.tasks[i].cascade for i, _ in pod.runs} == {*cascades}
+    assert len(pod.runs) == sum(len(digest.cascades[c]) for c in cascades)
+    assert left_shift_of(digest, pod) == pod.makespan_us
 
 
 def test_times_beyond_32_bits_are_rounded_up_to_ticks():
