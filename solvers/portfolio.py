@@ -145,8 +145,8 @@ def _solve(
     rule = min(rules, key=lambda schedule: schedule.key, default=None)
     ruled = rule is not None and best.offer(rule, "rule")
     if parts is not None and parts.policy is not None:
-        seconds = _seeding_s(digest, limits, few=few)
-        ruled |= _offer_seed(digest, best, clock, limits, parts.policy, seconds)
+        # Its plan is as good as its changes make it: other beginnings lead further from here.
+        _offer_seed(digest, best, clock, limits, parts.policy, _seeding_s(digest, limits, few=few))
     if start is not None and parts is not None and not problem.pinned:
         settle(digest, _worth(start, rule, best, few), best, clock, limits)
     if parts is not None and problem.pinned:
@@ -218,10 +218,10 @@ def _offer_seed(
     limits: Limits,
     policy: PolicyFile,
     seconds: float,
-) -> bool:
-    """Offers the best of the plans that a learned policy draws; whether it is the best now."""
+) -> None:
+    """Offers the best of the plans that a learned policy draws."""
     if clock.over() or digest.problem.pinned or best.gap() <= limits.gap or seconds <= 0:
-        return False
+        return
     # Late: numpy is needed for this only.
     from arachne_opt.solvers.seeds.cascades import seed_schedule
 
@@ -235,7 +235,7 @@ def _offer_seed(
     schedule = seed_schedule(
         FastDecoder(digest), policy, best.bound_us, limits.seed, spent, below_us=known_us
     )
-    return best.offer(in_start_order(digest, schedule), "learned")
+    best.offer(in_start_order(digest, schedule), "learned")
 
 
 def _finish(best: Incumbent, limits: Limits, clock: Clock, digest: Digest, solver: str) -> Result:
