@@ -1,12 +1,13 @@
 """A training that runs goes on under plans that are handed to it, without a restart."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import torch
 
 from arachne_opt.errors import InputError
 from arachne_opt.executor.pipeline.job import TokenSource
-from arachne_opt.executor.pipeline.launch import run_local
 from arachne_opt.executor.pipeline.next_plan import (
     NEXT_PLAN_FILE,
     NextPlan,
@@ -15,10 +16,12 @@ from arachne_opt.executor.pipeline.next_plan import (
 )
 from arachne_opt.executor.pipeline.report import report_from_json, report_to_json, run_records
 from arachne_opt.executor.pipeline.samples import open_samples
+from arachne_opt.executor.pipeline.trainer import PipelineTrainer
 from arachne_opt.pipeline.placement import place
 from arachne_opt.pipeline.plan import Pipeline, PipelinePlan
 from tests.executor.pipeline.jobs import ROWS, SPEC, tiny_job, tiny_problem, uniform_plan
 from tests.executor.pipeline.models import train_whole
+from tests.executor.ranks import run_ranks
 from tests.pipeline_builders import stage
 
 RATE = 0.002
@@ -73,27 +76,33 @@ def test_a_rehearsal_does_not_move(tmp_path):
         replace(tiny_job(), spec=None, source=None, moves=str(tmp_path))
 
 
+def train_and_follow(rank, job):
+    """The report of a training whose rank 0 hands over plans after its second and fifth steps."""
+    folder, less = Path(job.moves), tiny_problem("CPU=2")
+
+    def follow(step):
+        if rank == 0 and step.step == 1:
+            hand_over(folder, less, small_plan(less), "second")
+        if rank == 0 and step.step == 4:
+            hand_over(folder, job.problem, uniform_plan(job.problem), "third")
+
+    return PipelineTrainer(job, torch.device("cpu")).run(follow)
+
+
 @pytest.mark.slow
 def test_processes_leave_and_come_back_while_the_loss_stays_that_of_one(tmp_path):
-    """Four ranks, then two, then four of another plan; each follows when the last one runs."""
-    job = tiny_job(moves=str(tmp_path), steps=40, learning_rate=RATE, plan_id="first")
-    less = tiny_problem("CPU=2")
-
-    def follow(progress):
-        if progress.done == 2:
-            hand_over(tmp_path, less, small_plan(less), "second")
-        if "plan second on 2 ranks" in progress.note:
-            hand_over(tmp_path, job.problem, uniform_plan(job.problem), "third")
-
-    report = run_local(job, on_progress=follow)
-    assert [(m.plan_id, m.world_size) for m in report.moves] == [("second", 2), ("third", 4)]
+    """Four ranks, then two, then four of another plan."""
+    job = tiny_job(moves=str(tmp_path), steps=8, learning_rate=RATE, plan_id="first")
+    report, *nothing = run_ranks(train_and_follow, 4, job)
+    assert nothing == [None] * 3
+    found = [(m.step, m.plan_id, m.world_size) for m in report.moves]
+    assert found == [(2, "second", 2), (5, "third", 4)]
     assert all(m.network_bytes > 0 for m in report.moves)
     assert report_from_json(report_to_json(report)) == report
     ran = [(record.plan_id, record.world_size) for record in run_records(report)]
-    assert ran == sorted(ran, key=[("first", 4), ("second", 2), ("third", 4)].index)
-    assert len(set(ran)) == 3
+    assert ran == [("first", 4)] * 2 + [("second", 2)] * 3 + [("third", 4)] * 3
     assert {span.rank for span in report.spans} == set(range(4))
     samples = open_samples(TokenSource(length=16), SPEC.vocabulary, job.seed)
     batches = [samples(range(8 * step, 8 * step + 8)) for step in range(job.steps)]
     expected = train_whole(SPEC, batches, learning_rate=RATE).losses
-    assert [step.loss for step in report.steps] == pytest.approx(expected, rel=1e-4)
+    assert [step.loss for step in report.steps] == pytest.approx(expected, rel=1e-6)
