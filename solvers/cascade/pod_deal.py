@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from arachne_opt.solvers.cascade.digest import Digest, FlatNode
 from arachne_opt.solvers.cascade.pod_solver import PodSolver, Site
 
-# Devices that a pod should have, and how often its widest needed group must fit into it.
+# Devices that a pod should have, and how often its widest needed group and its largest cascade, as
+# device time, must fit into it: one alone leaves gaps that nothing fills.
 _POD_DEVICES = 16
-_WIDEST_TIMES = 2
+_WIDEST_TIMES = _LARGEST_TIMES = 2
 # Cascades should be able to end by this multiple of the target where they are; those that need wide
 # pods for that should fill at most this share of them.
 _DEADLINE, _WIDE_SHARE = 1.05, 0.75
@@ -84,7 +85,8 @@ def _node_groups(digest: Digest, solver: PodSolver) -> list[tuple[int, ...]]:
     """Nodes of the pods: wide ones for the cascades that need them, the others small."""
     kinds, limit_us = len(digest.kind_names), round(_DEADLINE * solver.target_us)
     least = max(min(m.degree for m in task.modes) for task in digest.tasks)
-    small = max(_POD_DEVICES, _WIDEST_TIMES * least)
+    largest = max(solver.area) / sum(solver.area) * digest.device_count
+    small = max(_POD_DEVICES, _WIDEST_TIMES * least, round(_LARGEST_TIMES * largest))
     widths = [kinds * solver.width(c, limit_us) for c in range(len(digest.cascades))]
     wide = max(widths)
     nodes = sorted(digest.nodes, key=lambda n: (n.kind, -n.size, n.index))

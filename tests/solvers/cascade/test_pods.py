@@ -1,5 +1,6 @@
 """Pods: dealt out, searched and traded without losing a cascade."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from arachne_opt.cascade.check import check_plan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest
+from arachne_opt.solvers.cascade.pod_deal import deal
 from arachne_opt.solvers.cascade.pod_solver import PodSolver, Wanted
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.schedule import to_plan
@@ -94,7 +96,7 @@ def test_two_trades_of_one_pod_are_not_both_done(pods):
 
 def test_cascades_that_need_wide_groups_get_wide_pods():
     """With 24 devices a chain ends in time, with 8 it takes three times as long."""
-    wide = tuple(two_stage(f"w{i}", {1: 10}, {8: 2900, 24: 990}) for i in range(2))
+    wide = tuple(two_stage(f"w{i}", {1: 10}, {8: 2900, 24: 400}) for i in range(2))
     small = tuple(two_stage(f"c{i}", {1: 10}, {4: 900 + i}) for i in range(40))
     digest, made = made_of(replace(problem(), cascades=wide + small))
     assert sorted(n for pod in made.pods for n in pod.site.nodes) == list(range(12))
@@ -103,6 +105,18 @@ def test_cascades_that_need_wide_groups_get_wide_pods():
         assert len(pod.site.nodes) == 3 or not {0, 1} & {*pod.site.cascades}
     assert made.makespan_us < 2900
     assert check_plan(digest.problem, to_plan(digest, made.schedule())) == ()
+
+
+def test_no_cascade_fills_more_than_half_a_pod():
+    large = tuple(two_stage(f"l{i}", {1: 10}, {12: 1000}) for i in range(4))
+    small = tuple(two_stage(f"c{i}", {1: 10}, {1: 900 + i}) for i in range(40))
+    digest = Digest(replace(problem(), cascades=large + small))
+    solver = PodSolver(digest, lower_bound(digest), 0)
+    pods = deal(digest, solver, random.Random(0))
+    assert sorted(c for pod in pods for c in pod.cascades) == list(range(44))
+    for pod in pods:
+        largest = max(solver.area[c] for c in pod.cascades)
+        assert largest / sum(solver.area) * 96 <= 8 * len(pod.nodes) / 2 + 1
 
 
 def test_known_pods_are_put_together_anew_where_that_is_faster():
