@@ -38,9 +38,11 @@ _LIST_SHARE, _RULE_SHARE = 0.1, 0.2
 _FEW_LISTS = 1
 # Most of the time for plans that a learned policy draws, by share and in seconds, and tasks placed
 # in a unit of work.
-_SEED_SHARE, _SEED_MOST, _PLACED_PER_UNIT = 0.6, 1.0, 50_000
+_SEED_SHARE, _SEED_MOST, _PLACED_PER_UNIT = 0.35, 1.0, 50_000
 # The same where the search starts with pods, and most devices then: on more they make few plans.
 _FEW_SEEDS_SHARE, _FEW_SEEDS_MOST, _FEW_SEEDS_DEVICES = 0.15, 0.4, 160
+# Searches up to so many seconds begin with what was learned.
+_SHORT_S = 2.0
 
 
 def solve_cascade(
@@ -145,8 +147,10 @@ def _solve(
     rule = min(rules, key=lambda schedule: schedule.key, default=None)
     ruled = rule is not None and best.offer(rule, "rule")
     if parts is not None and parts.policy is not None:
-        # Its plan is as good as its changes make it: other beginnings lead further from here.
-        _offer_seed(digest, best, clock, limits, parts.policy, _seeding_s(digest, limits, few=few))
+        seconds = _seeding_s(digest, limits, few=few)
+        learned = _offer_seed(digest, best, clock, limits, parts.policy, seconds)
+        # Where there is time, other beginnings lead further than the changes of a list schedule.
+        ruled |= learned and limits.time_limit_s <= _SHORT_S
     if start is not None and parts is not None and not problem.pinned:
         settle(digest, _worth(start, rule, best, few), best, clock, limits)
     if parts is not None and problem.pinned:
@@ -218,10 +222,10 @@ def _offer_seed(
     limits: Limits,
     policy: PolicyFile,
     seconds: float,
-) -> None:
-    """Offers the best of the plans that a learned policy draws."""
+) -> bool:
+    """Offers the best of the plans that a learned policy draws; whether it is the best now."""
     if clock.over() or digest.problem.pinned or best.gap() <= limits.gap or seconds <= 0:
-        return
+        return False
     # Late: numpy is needed for this only.
     from arachne_opt.solvers.seeds.cascades import seed_schedule
 
@@ -235,7 +239,7 @@ def _offer_seed(
     schedule = seed_schedule(
         FastDecoder(digest), policy, best.bound_us, limits.seed, spent, below_us=known_us
     )
-    best.offer(in_start_order(digest, schedule), "learned")
+    return best.offer(in_start_order(digest, schedule), "learned")
 
 
 def _finish(best: Incumbent, limits: Limits, clock: Clock, digest: Digest, solver: str) -> Result:

@@ -26,6 +26,7 @@ from arachne_opt.solvers.seeds.quick_list import QuickList
 _SAMPLES = 20_000  # list schedules that are made at most
 # The first ones are drawn afresh, and of the later ones one of so many; the others change the best.
 _FRESH, _FRESH_OF = 40, 8
+_STALE = 150  # list schedules without a better one, after which no more are made
 # Changes: share of those of degrees; of these, shares of single tasks and of the policy's draws.
 _OF_DEGREES, _OF_TASKS, _DRAWN = 0.6, 0.5, 0.5
 _HEATS, _HOTTEST = (0.1, 0.3, 0.6), 1.0  # of the draws, in turn, and of changes
@@ -119,14 +120,17 @@ def seed_schedule(
     lists = QuickList(decoder.digest)
     best: Schedule | None = None
     chosen: Choice | None = None
+    last = 0
     for number in range(_SAMPLES):
         fresh = chosen is None or number < _FRESH or number % _FRESH_OF == 0
         choice = draws.choice(number) if chosen is None or fresh else draws.near(chosen)
         schedule = lists.decode(*choice, _ENDLESS_US if best is None else best.makespan_us)
         if schedule is not None and (best is None or schedule.key <= best.key):
+            last = number if best is None or schedule.key < best.key else last
             best, chosen = schedule, choice
             draws.below_us = min(draws.below_us, best.makespan_us)
-        if spent(len(decoder.digest.tasks)) or (best is not None and best.makespan_us <= bound_us):
+        done = best is not None and best.makespan_us <= bound_us
+        if spent(len(decoder.digest.tasks)) or done or number - last >= _STALE:
             break
     assert best is not None
     return best
