@@ -16,6 +16,8 @@ from arachne_opt.solvers.incumbent import Incumbent
 _TARGET = 1.02
 # Work of one batch of trades, in searches of small pods.
 _BATCH = 96.0
+# So many pods are few; batches in vain after which few pods are left.
+_FEW, _PATIENCE = 8, 8
 # Tasks placed in batches that count as one unit of deterministic work.
 _PLACED_PER_UNIT = 4_000_000
 
@@ -39,7 +41,7 @@ class PodSearch:
         self._limits, self._over = limits, over
 
     def run(self) -> None:
-        """Slow pods trade cascades until the end, or until all was tried."""
+        """Slow pods trade cascades until the end, or as long as that helps where they are few."""
         target_us = round(self._best.bound_us * _TARGET)
         helpers = self._helpers(target_us)
         try:
@@ -64,10 +66,16 @@ class PodSearch:
             return self._spent(placed)
 
         self._offer(pods)
+        best_us, idle = pods.makespan_us, 0
         while not self._over() and (trades := pods.trades(_BATCH)):
             pods.settle(trades, pods.search(trades, spent))
             self._clock.spend(pods.recombine())
             self._offer(pods)
+            idle = 0 if pods.makespan_us < best_us else idle + 1
+            best_us = pods.makespan_us
+            # Few pods have few ways to trade; the whole is then small enough for other searches.
+            if len(pods.pods) <= _FEW and idle >= _PATIENCE:
+                return
 
     def _offer(self, pods: Pods) -> None:
         """Whole schedules take time: they are made when the slowest pod has become faster."""

@@ -47,9 +47,9 @@ _PLACED_PER_UNIT = 800_000
 # Building and simplifying a model, which CP-SAT's deterministic time leaves out.
 _RUN_UNITS = 0.1
 
-# Beside pods proofs take this share of the limit: on large problems more time raises no bound, but
-# takes a core from a helper.
-_LARGE_PROOF_SHARE = 0.1
+# Between two looks whether pods have ended. Beside them proofs take this share of the limit: on
+# large problems more time raises no bound, but takes a core from a helper.
+_PAUSE_S, _LARGE_PROOF_SHARE = 0.05, 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +165,12 @@ class Search:
         if self._parts.proofs:
             share = _LARGE_PROOF_SHARE if self._large else 1.0
             self._prove(stop, share * self._limits.time_limit_s)
-        # On large problems one neighbourhood is too small to matter.
-        while self._parts.neighbourhoods and not self._large and not stop.is_set():
-            self._improve(stop)
+        while self._parts.neighbourhoods and not stop.is_set():
+            if self._large:
+                # One neighbourhood is too small to matter as long as pods find something.
+                stop.wait(_PAUSE_S)
+            else:
+                self._improve(stop)
 
     def _prove(self, stop: threading.Event, most_s: float) -> None:
         """The ladder of pooled bounds; its solutions are starts for annealing."""
@@ -207,11 +210,12 @@ class Search:
     # ------------------------------------------------------------------ main: annealing
 
     def _by_pods(self) -> None:
-        """Decomposition until the end, or until all was tried."""
+        """Decomposition as long as it helps; then the problem is searched whole."""
         # Late: numpy is needed for this only.
         from arachne_opt.solvers.pod_search import PodSearch
 
         PodSearch(self._digest, self._best, self._clock, self._limits, self._over).run()
+        self._large = False
 
     def _in_turn(self) -> None:
         """The same parts one after the other, for one worker or equal results."""
