@@ -17,6 +17,7 @@ import platform
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from arachne_opt.executor.pipeline.job import PipelineJob
@@ -30,6 +31,9 @@ from arachne_opt.pipeline.problem import PipelineProblem
 from arachne_opt.pipeline.simulate import simulate
 from arachne_opt.planning.pipeline_service import PipelineService
 from arachne_opt.solvers.base import Limits
+
+# Planned times closer than this are the same.
+_EQUAL = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +71,12 @@ def main() -> None:
         times = f"{row.planned_s:>9.3f} s{row.measured_s:>9.3f} s{row.ratio:>8.4f}"
         print(f"{row.name:<14}{row.ranks:>6}{counts:>15}{times}", flush=True)
         rows.append(row)
-    planned = [row.name for row in sorted(rows, key=lambda row: row.planned_s)]
-    measured = [row.name for row in sorted(rows, key=lambda row: row.measured_s)]
-    verdict = "as predicted" if planned == measured else f"predicted {' < '.join(planned)}"
-    print(f"order: {' < '.join(measured)}, {verdict}")
+    planned = sorted(rows, key=lambda row: row.planned_s)
+    measured = sorted(rows, key=lambda row: row.measured_s)
+    # Plans of equal times, such as ours where even layers are best, may end in any order.
+    alike = all(b.planned_s > (1 - _EQUAL) * a.planned_s for a, b in pairwise(measured))
+    verdict = "as predicted" if alike else f"predicted {' < '.join(row.name for row in planned)}"
+    print(f"order: {' < '.join(row.name for row in measured)}, {verdict}")
 
 
 def three_plans(
