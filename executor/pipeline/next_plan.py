@@ -60,7 +60,8 @@ class NextPlan:
     def __init__(self, first: PipelineJob) -> None:
         self._first = first
         self._path = Path(first.moves) / NEXT_PLAN_FILE
-        self._seen = 0
+        # When the file changed, and its number: each hand-over brings a new file.
+        self._seen = (0, 0)
 
     def newer(self, job: PipelineJob) -> PipelineJob | None:
         """The job under a plan that came since the last look; None where none did.
@@ -72,18 +73,18 @@ class NextPlan:
             InputError: these processes cannot run that plan.
         """
         with suppress(OSError):
-            changed = self._path.stat().st_mtime_ns
-            if changed == self._seen:
+            found = self._path.stat()
+            if (changed := (found.st_mtime_ns, found.st_ino)) == self._seen:
                 return None
             self._seen = changed
-            text = self._path.read_text(encoding="utf-8")
-            return self._read(text, job)
+            content = self._path.read_bytes()
+            return self._read(content, job)
         return None
 
-    def _read(self, text: str, job: PipelineJob) -> PipelineJob | None:
+    def _read(self, content: bytes, job: PipelineJob) -> PipelineJob | None:
         where = str(self._path)
         try:
-            value: Any = json.loads(text)
+            value: Any = json.loads(content)
         except ValueError as error:
             raise InputError(f"not JSON: {error}", where=where) from error
         top = Fields(value, where, ("format", "problem", "plan", "plan_id"))
@@ -92,7 +93,7 @@ class NextPlan:
             job,
             problem=problem_from_json(top.raw("problem")),
             plan=plan_from_json(top.raw("plan")),
-            plan_id=top.raw("plan_id"),
+            plan_id=top.text("plan_id"),
         )
         if found.plan == job.plan and found.problem == job.problem:
             return None

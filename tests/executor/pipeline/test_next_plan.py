@@ -1,5 +1,6 @@
 """A training that runs goes on under plans that are handed to it, without a restart."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,9 +67,11 @@ def test_a_plan_is_taken_up_once_and_one_that_fits_no_process_is_refused(tmp_pat
     hand_over(tmp_path, more, wide, "ghi")
     with pytest.raises(InputError, match=r"the plan wants . devices of .* the run has"):
         looks.newer(job)
-    (tmp_path / NEXT_PLAN_FILE).write_text("{")
-    with pytest.raises(InputError, match="not JSON"):
-        looks.newer(job)
+    for at, broken in enumerate((b"{", b"\xff\xfe{}", b"[" * 3)):
+        (tmp_path / NEXT_PLAN_FILE).write_bytes(broken)
+        os.utime(tmp_path / NEXT_PLAN_FILE, ns=(at, at))
+        with pytest.raises(InputError, match="not JSON"):
+            looks.newer(job)
 
 
 def test_a_rehearsal_does_not_move(tmp_path):
