@@ -94,7 +94,7 @@ def decode(
         task = digest.tasks[index]
         ready = max((ends[p] for p in task.predecessors), default=0)
         choice = best_group(digest, free_for(digest, index, free), ready, modes[index])
-        late = _arrival(digest, index, ends, groups, choice.devices)
+        late = arrival_us(digest, index, ends, groups, choice.devices)
         ends[index] = choice.end_us + max(0, late - choice.start_us)
         groups[index] = choice.devices
         for d in choice.devices:
@@ -107,7 +107,7 @@ def decode(
     return left_shift(digest, runs)
 
 
-def _arrival(
+def arrival_us(
     digest: Digest,
     index: int,
     ends: Sequence[int],

@@ -1,4 +1,7 @@
-"""List schedules as ``decode`` makes them, several times as fast: for searches among thousands."""
+"""List schedules as ``decode`` makes them, for searches among thousands.
+
+It takes three fifths of the time of ``decode``, which knows pins.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from arachne_opt.solvers.cascade.digest import Digest, Mode
+from arachne_opt.solvers.cascade.list_schedule import arrival_us
 from arachne_opt.solvers.cascade.placement import Choice, cross_node_group
 from arachne_opt.solvers.cascade.schedule import Run, Schedule, left_shift
 from arachne_opt.units import scale_up
@@ -50,7 +54,7 @@ class QuickList:
             choice = self._best(rows, free, ready, modes[index])
             end = choice.end_us
             if digest.has_handoff:
-                late = self._arrival(index, ends, groups, choice.devices)
+                late = arrival_us(digest, index, ends, groups, choice.devices)
                 end += max(0, late - choice.start_us)
             if end > latest[index]:
                 return None
@@ -104,20 +108,6 @@ class QuickList:
             return False
         found = sum(bisect_left(rows[n], (before,)) for n in self._numbers[mode.kind])
         return found >= mode.degree
-
-    def _arrival(
-        self,
-        index: int,
-        ends: Sequence[int],
-        groups: Sequence[tuple[int, ...]],
-        devices: tuple[int, ...],
-    ) -> int:
-        """When the last input of a task is there on a group."""
-        digest = self._digest
-        inputs = digest.tasks[index].predecessors
-        return max(
-            (ends[p] + digest.handoff_us(index, groups[p], devices) for p in inputs), default=0
-        )
 
     def _occupy(
         self, rows: list[_Row], free: list[int], devices: Sequence[int], end_us: int
