@@ -59,7 +59,7 @@ class Pod:
 class Wanted(NamedTuple):
     """A pod that is wanted: its site, the makespan to beat, and a pod to go on from.
 
-    ``near`` has as many cascades, most of them the same.
+    ``near`` has about the same cascades.
     """
 
     site: Site

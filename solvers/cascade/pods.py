@@ -64,10 +64,10 @@ class Pods:
 
     def begin(self, spent: Spent) -> None:
         """Deals nodes and cascades out and makes the pods; none where a cascade fits no pod."""
-        made = self._solver.solve(
-            [Wanted(site) for site in deal(self._digest, self._solver, self._random)], spent
-        )
+        sites = deal(self._digest, self._solver, self._random)
+        made = self._solver.solve([Wanted(site) for site in sites], spent)
         self.pods = [pod for pod in made if pod is not None]
+        assert len(self.pods) == len(sites)  # without a limit each is found
 
     def trades(self, work: float) -> list[Trade]:
         """Things to try, most of them with the slow pods, for so much work.
