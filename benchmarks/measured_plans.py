@@ -9,10 +9,10 @@ to be corrupt and left out. An error is the predicted time over the measured one
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from arachne_opt.errors import ArachneError
+from generated import run
+
 from arachne_opt.importers.measured_plans import accuracy
 
 
@@ -29,7 +29,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ArachneError as error:
-        sys.exit(f"error: {error}")
+    run(main)

@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+import generated
 from processor_time import count_processor_time
 
 from arachne_opt.costs.pipeline.tables import TableCosts
-from arachne_opt.errors import ArachneError
 from arachne_opt.importers.pipeline_scenarios import Scenario, read_scenario
 from arachne_opt.importers.scenario_problems import scenario_problem
 from arachne_opt.pipeline.problem import PipelineOptions, PipelineProblem
@@ -179,7 +178,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ArachneError as error:
-        sys.exit(f"error: {error}")
+    generated.run(main)

@@ -21,13 +21,13 @@ import argparse
 import json
 import os
 import random
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
+import generated
 from processor_time import count_processor_time
 
 from arachne_opt.bench.pipelines import PipelineRow, compare_pipelines
@@ -35,7 +35,7 @@ from arachne_opt.bench.ratios import ratios_of
 from arachne_opt.costs.pipeline.build import build_problem
 from arachne_opt.costs.pipeline.moe import MoeRule, moe_profiles
 from arachne_opt.costs.pipeline.profiles import Profiles
-from arachne_opt.errors import ArachneError, InputError, MissingDependencyError
+from arachne_opt.errors import InputError, MissingDependencyError
 from arachne_opt.importers.pipeline_profiles import read_profiles
 from arachne_opt.pipeline.pool import parse_pool
 from arachne_opt.pipeline.problem import PipelineOptions, PipelineProblem
@@ -329,7 +329,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ArachneError as error:
-        sys.exit(f"error: {error}")
+    generated.run(main)
