@@ -11,14 +11,14 @@ from arachne_opt.solvers.seeds.structures import FILLINGS, MOST_BLOCKS, Structur
 MOST_CELLS = 300
 _HOPELESS = 1.7  # cells whose estimate is so much worse than the best one are not looked at
 _TINY = 1e-9
-_ODD, _FILLED_BY = (1, 3), (1, 2, 3)
+_ODD, _FILLED_BY = (1, 3), (1, 2, 3, 4, 5)
 _SMALL = 2  # largest micro-batch of batches that fill a type
 
 
 def grid(space: Space) -> Ints:
     """Batches of the grid: small odd numbers times powers of two, and those that fill a type.
 
-    A type is filled by one, two or three stages on all its devices.
+    A type is filled by one to five stages on all its devices.
     """
     rooms = [(space.devices(space.place_of(a.kind)) // a.kind.tp, a) for a in space.atoms]
     most = max((room * a.microbatch for room, a in rooms), default=0)

@@ -12,7 +12,7 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 
 _TOGETHER = 400  # changes that are looked at together
 _EXACT = 4  # of these, the divisions that are made
-_DIVISIONS = 200  # of a climb
+_DIVISIONS = 400  # of a climb
 
 
 def quick_climb(bench: Workbench, start: Start, over: Callable[[], bool]) -> Iterator[Start]:

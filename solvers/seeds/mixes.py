@@ -27,7 +27,7 @@ from arachne_opt.solvers.seeds.kinds import TINY, Kinds
 
 _Rows = npt.NDArray[np.int16]
 
-_STEP, _WORST = 1.02, 3.0  # loads of the grid, up to this multiple of the even one
+_STEP, _WORST = 1.03, 3.0  # loads of the grid, up to this multiple of the even one
 _HOPED = 1.15  # pipelines beyond this multiple of the best known time are not looked at
 _EXCHANGE = np.array([0.03, 0.1, np.inf])  # parts of an iteration that the exchange may take
 _ENDLESS = 0.25  # taken for the last of these

@@ -27,7 +27,7 @@ _MOST_STAGES = 16
 _LENGTHS = 8  # chains of the same atoms, of the best lengths
 _SPLIT_ROW, _ROUNDED = 0.3, 0.01
 _ATOMS_OF_PAIRS = 3  # of each type
-_OF_TYPES = 30  # chains of each choice of types that are divided
+_OF_TYPES = 20  # chains of each choice of types that are divided
 _PIPELINES = 4  # the exchange across pipelines is taken as that of so many
 _EXCHANGE = 0.05  # part of an iteration that it may take
 

@@ -23,7 +23,7 @@ _SOURCE = "learned template"
 _FIRST, _CELLS = 4, 3  # structures that are divided at once, and cells of the first of them
 _NEAR = 1.05  # templates this much worse than the best one are still climbed from
 _HOPED = 1.25  # columns beyond this multiple of the best prediction are not divided
-_BATCHES = 12  # whose stages are mixed
+_BATCHES = 8  # whose stages are mixed
 _MIXES, _OF_BATCH, _ALIKE = 16, 4, 2  # that are divided, of a batch, of equal stages
 _ROUGH = 80  # that get better estimates
 _EXACT = 6  # divisions of the mixes of a batch
@@ -31,7 +31,7 @@ _CLIMBED = 4  # batches whose best template is changed step by step
 # Sets are tried first where they may train so much more than the best plan, and not at all where
 # they may train less than the other part.
 _BETTER, _WORSE = 1.1, 0.9
-_QUESTIONS = 800  # of the search among sets
+_QUESTIONS = 400  # of the search among sets
 
 Over = Callable[[], bool]
 
