@@ -157,7 +157,7 @@ class TemplateSearch:
         rounds = max(self.microbatches - 1, 1)
         free = np.full(len(which), np.inf)
         least_fill = batch.divide(which, free, free).fill_s
-        load, sync, last = (below_s - least_fill) / rounds, free, free
+        load, sync, last = _rest_s(below_s, least_fill) / rounds, free, free
         for _ in range(_STEPS):
             alive = load > 0
             which, load, sync = which[alive], load[alive], sync[alive]
@@ -173,12 +173,20 @@ class TemplateSearch:
             # Where no lower load is possible the exchange has to be lower, with any load again;
             # where that was just tried the template has nothing better to give.
             found = np.isfinite(division.fill_s)
-            top = (below_s - least_fill) / rounds
-            lower = np.minimum(division.load_s * _BELOW, (below_s - division.fill_s) / rounds)
+            top = _rest_s(below_s, least_fill) / rounds
+            rest = _rest_s(below_s, division.fill_s) / rounds
+            lower = np.minimum(division.load_s * _BELOW, rest)
             load = np.where(found, lower, np.where(np.isfinite(last), top, 0))
             sync = np.where(found, sync, last * _BELOW)
             last = np.where(found, division.sync_s, np.inf)
         return best
+
+
+def _rest_s(below_s: float, fill_s: Floats) -> Floats:
+    """Time beside the fill; none where there is no division, whatever time there is."""
+    rest = np.zeros_like(fill_s)
+    np.subtract(below_s, fill_s, out=rest, where=np.isfinite(fill_s))
+    return rest
 
 
 def _found(batch: Templates, n: int, division: Division, row: int, total_s: float) -> Found:

@@ -99,3 +99,13 @@ def test_the_search_finds_the_best_cut_of_a_template(seed):
             # The optimizer update is looked at afterwards only.
             assert best <= found.total_s * (1 + 1e-12)
             assert found.total_s <= best * 1.02
+
+
+def test_templates_whose_exchange_has_no_link_are_no_find_and_no_warning():
+    bench = bench_of(seed=1)
+    tables = bench.tables(2)
+    pair = next(o for o, option in enumerate(tables.options) if option.replicas == 2)
+    search = TemplateSearch(tables, 4, bench.limits)
+    assert search.best([(pair, pair)], np.inf) is not None
+    tables.sync_oab[pair] = np.inf
+    assert TemplateSearch(tables, 4, bench.limits).best([(pair, pair)], np.inf) is None
