@@ -38,11 +38,11 @@ _LIST_SHARE, _RULE_SHARE = 0.1, 0.2
 _FEW_LISTS = 1
 # Most of the time for plans that a learned policy draws, by share and in seconds, and tasks placed
 # in a unit of work.
-_SEED_SHARE, _SEED_MOST, _PLACED_PER_UNIT = 0.35, 1.0, 50_000
+_SEED_SHARE, _SEED_MOST, _PLACED_PER_UNIT = 0.35, 1.0, 100_000
 # The same where the search starts with pods, and most devices then: on more they make few plans.
 _FEW_SEEDS_SHARE, _FEW_SEEDS_MOST, _FEW_SEEDS_DEVICES = 0.15, 0.4, 160
-# Searches up to so many seconds begin with what was learned.
-_SHORT_S = 2.0
+# Searches up to so many seconds begin with what was learned, and give it this share of the time.
+_SHORT_S, _SHORT_SHARE = 2.0, 0.85
 
 
 def solve_cascade(
@@ -211,6 +211,8 @@ def _seeding_s(digest: Digest, limits: Limits, *, few: bool) -> float:
     """Time for plans that a learned policy draws."""
     if few and digest.device_count > _FEW_SEEDS_DEVICES:
         return 0.0
+    if limits.time_limit_s <= _SHORT_S:
+        return _SHORT_SHARE * limits.time_limit_s
     share, most = (_FEW_SEEDS_SHARE, _FEW_SEEDS_MOST) if few else (_SEED_SHARE, _SEED_MOST)
     return min(share * limits.time_limit_s, most)
 

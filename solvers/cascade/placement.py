@@ -104,8 +104,10 @@ def aligned_group(
     for node in digest.nodes:
         if node.kind != mode.kind:
             continue
-        rails = {nic: [d for d in row if free[d] <= start_us] for nic, row in node.by_nic}
-        rails = {nic: sorted(row, key=lambda d: -free[d]) for nic, row in rails.items() if row}
+        rails = {}
+        for nic, row in node.by_nic:
+            if open_ := [d for d in row if free[d] <= start_us]:
+                rails[nic] = sorted(open_, key=lambda d: -free[d]) if len(open_) > 1 else open_
         if rails:
             rooms.append((sum(map(len, rails.values())), rails))
     rooms.sort(key=lambda room: -room[0])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
 from arachne_opt.solvers.cascade.decoder import FastDecoder
-from arachne_opt.solvers.cascade.digest import Mode
 from arachne_opt.solvers.cascade.list_schedule import (
     RULES,
     cascade_fronts,
@@ -19,30 +19,22 @@ from arachne_opt.solvers.cascade.list_schedule import (
 )
 from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.seeds.cascade_features import CascadeView, view
+from arachne_opt.solvers.seeds.changes import Changes, Choice
 from arachne_opt.solvers.seeds.network import Array, forward
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
-from arachne_opt.solvers.seeds.quick_list import QuickList
+from arachne_opt.solvers.seeds.quick_list import Listed, QuickList
 
 _SAMPLES = 20_000  # list schedules that are made at most
-# The first ones are drawn afresh, and of the later ones one of so many; the others change the best.
-_FRESH, _FRESH_OF = 40, 8
-_STALE = 150  # list schedules without a better one, after which no more are made
-# Changes: share of those of degrees; of these, shares of single tasks and of the policy's draws.
-_OF_DEGREES, _OF_TASKS, _DRAWN = 0.6, 0.5, 0.5
-_HEATS, _HOTTEST = (0.1, 0.3, 0.6), 1.0  # of the draws, in turn, and of changes
+_FRESH = 40  # that are drawn; the others change them
+_STALE = 1500  # list schedules without a better one, after which no more are made
+_HEAT = 0.0005  # of the makespan: schedules that much worse are gone on from
+_HEATS = (0.1, 0.3, 0.6)  # of the draws, in turn
 _LOOSEST = 1.5  # deadlines of the rule, as a multiple of the bound
 _KEPT = 0.3  # most cascades that keep the policy's degrees beside those of a rule
 _HOPELESS = 3.0  # times the bound: longer schedules are of no use
 _ENDLESS_US = 1 << 62  # longer than any schedule
 _STEPS = 1_000_000  # of the bound: starts that are told apart
 _NUDGE = 0.05  # of the bound: random shifts of starts, times the heat
-
-
-class Choice(NamedTuple):
-    """A mode and a priority for each task."""
-
-    modes: list[Mode]
-    priority: list[int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +97,8 @@ def seed_schedule(
 ) -> Schedule:
     """The best list schedule of what the policy and the rules of list scheduling draw.
 
-    After some draws most others change the best one so far, a few cascades or tasks at a time.
+    After some draws the others change the best of them, a few cascades or tasks at a time; a change
+    that is hardly worse is gone on from, too.
 
     Args:
         decoder: of the problem.
@@ -115,25 +108,34 @@ def seed_schedule(
         seed: of the draws.
         spent: told how many tasks were placed since it was last asked; says whether to stop.
     """
-    draws = Draws(decoder, advise(policy, view(decoder, bound_us)), bound_us, seed)
+    advice = advise(policy, view(decoder, bound_us))
+    draws = Draws(decoder, advice, bound_us, seed)
+    changes = Changes(decoder, advice.logits, seed)
     draws.below_us = below_us or draws.below_us
     lists = QuickList(decoder.digest)
-    best: Schedule | None = None
-    chosen: Choice | None = None
+    chance = random.Random(seed)
+    best: Listed | None = None
+    at: tuple[Choice, Listed] | None = None
     last = 0
     for number in range(_SAMPLES):
-        fresh = chosen is None or number < _FRESH or number % _FRESH_OF == 0
-        choice = draws.choice(number) if chosen is None or fresh else draws.near(chosen)
-        schedule = lists.decode(*choice, _ENDLESS_US if best is None else best.makespan_us)
-        if schedule is not None and (best is None or schedule.key <= best.key):
-            last = number if best is None or schedule.key < best.key else last
-            best, chosen = schedule, choice
-            draws.below_us = min(draws.below_us, best.makespan_us)
+        if at is None or best is None or number < _FRESH:
+            choice = draws.choice(number)
+            made = lists.decode(*choice, _ENDLESS_US if best is None else best.makespan_us)
+        else:
+            chosen, now = at
+            choice = changes.near(chosen, now)
+            worse_us = -math.log(1 - chance.random()) * _HEAT * best.makespan_us
+            made = lists.decode(*choice, round(now.makespan_us + worse_us), now)
+        if made is not None:
+            at = choice, made
+            if best is None or made.key < best.key:
+                best, last = made, number
+                draws.below_us = min(draws.below_us, made.makespan_us)
         done = best is not None and best.makespan_us <= bound_us
         if spent(len(decoder.digest.tasks)) or done or number - last >= _STALE:
             break
     assert best is not None
-    return best
+    return lists.schedule(best)
 
 
 class Draws:
@@ -162,36 +164,6 @@ class Draws:
             return Choice(modes, self._starts(heat))
         rule = RULES[int(self._rng.integers(len(RULES)))]
         return Choice(modes, priorities(self._digest, modes, rule))
-
-    def near(self, choice: Choice) -> Choice:
-        """The same with degrees of one or two cascades or tasks drawn anew, or other priorities."""
-        modes, priority = list(choice.modes), list(choice.priority)
-        if self._rng.random() < _OF_DEGREES:
-            self._change_degrees(modes)
-        else:
-            ranked = sorted(priority)
-            for t in self._some(len(priority)):
-                priority[t] = ranked[int(self._rng.integers(len(ranked)))]
-                priority[t] += int(self._rng.integers(-1, 2))
-        return Choice(modes, priority)
-
-    def _change_degrees(self, modes: list[Mode]) -> None:
-        drawn = self._by_policy(_HOTTEST)
-        for c in self._some(len(self._digest.cascades)):
-            row = self._digest.cascades[c]
-            if self._rng.random() < _OF_TASKS:
-                row = (row[int(self._rng.integers(len(row)))],)
-            for t in row:
-                lines = self._decoder.modes[t]
-                by_policy = self._rng.random() < _DRAWN
-                pick = drawn[t] if by_policy else int(self._rng.integers(len(lines)))
-                modes[t] = lines[pick].mode
-
-    def _some(self, count: int) -> list[int]:
-        """One or two of so many numbers."""
-        size = min(count, int(self._rng.integers(1, 3)))
-        found: list[int] = self._rng.choice(count, size=size, replace=False).tolist()
-        return found
 
     def _by_policy(self, heat: float) -> list[int]:
         logits = self._advice.logits
