@@ -1,4 +1,4 @@
-"""How far below known plans a plan of one pipeline can be: a proof, scenario by scenario.
+"""How far below known plans other plans can be: proofs, scenario by scenario.
 
     python benchmarks/pipeline_room.py --scenarios FILE --profiles DATA/pipelines/sailor --only D4
 
@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from arachne_opt.pipeline.problem import PipelineOptions, PipelineProblem
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.pipeline.registry import pipeline_solver
 from arachne_opt.solvers.pipeline.restrictions import FREE, Restrictions
+from arachne_opt.solvers.pipeline.several_bound import open_cases
 from arachne_opt.solvers.pipeline.single_bound import open_batches
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
@@ -35,7 +37,8 @@ def main() -> None:
     """Prints a row for each scenario."""
     options = _options()
     print(f"below {options.below:g} of the best, {os.cpu_count()} cores")
-    print("scenario, best known s, ours s, asked s, batches open of all, seconds")
+    what = "open cases" if options.several else "batches open of all"
+    print(f"scenario, best known s, ours s, asked s, {what}, seconds")
     for name in _names(options):
         row = _row(name, options)
         print(", ".join(str(cell) for cell in row), flush=True)
@@ -47,15 +50,29 @@ def _row(name: str, options: argparse.Namespace) -> tuple[object, ...]:
         scenario, options.profiles, options=PipelineOptions(allow_excess=True)
     )
     ours, known = _ours_s(problem), _known_s(options.scenarios, name)
-    asked = options.below * min(ours, known or ours)
+    asked = options.below * (known if options.known and known else min(ours, known or ours))
     bench = Workbench(
         problem, TableCosts(problem), FREE if options.mixed else Restrictions(pure_stages=True)
     )
     begin = time.monotonic()
-    left = list(open_batches(bench, asked, lambda: time.monotonic() - begin > options.time_limit))
-    every = len(bench.ranking.batches(problem.global_batch))
-    shown = f"{len(left)} of {every}" + (f" ({', '.join(map(str, left[:8]))})" if left else "")
+    shown = (_cases if options.several else _batches)(
+        bench, asked, lambda: time.monotonic() - begin > options.time_limit
+    )
     return name, known, f"{ours:.3f}", f"{asked:.3f}", shown, f"{time.monotonic() - begin:.0f}"
+
+
+def _batches(bench: Workbench, asked_s: float, over: Callable[[], bool]) -> str:
+    """Batches for which a plan of one pipeline may take less time."""
+    left = list(open_batches(bench, asked_s, over))
+    every = len(bench.ranking.batches(bench.problem.global_batch))
+    return f"{len(left)} of {every}" + (f" ({', '.join(map(str, left[:8]))})" if left else "")
+
+
+def _cases(bench: Workbench, asked_s: float, over: Callable[[], bool]) -> str:
+    """Cases in which a plan of several pipelines may take less time."""
+    left = list(open_cases(bench, asked_s, over))
+    counts = ", ".join(dict.fromkeys(f"{c.least} to {c.most}" for c in left))
+    return f"{len(left)}" + (f" (pipelines: {counts})" if left else "")
 
 
 def _ours_s(problem: PipelineProblem) -> float:
@@ -82,6 +99,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--profiles", type=Path, required=True)
     parser.add_argument("--only", action="append", required=True, help="may have wildcards")
     parser.add_argument("--below", type=float, default=0.99, help="part of the best time")
+    parser.add_argument("--known", action="store_true", help="a part of the best known time")
+    parser.add_argument("--several", action="store_true", help="plans of two pipelines or more")
     parser.add_argument("--mixed", action="store_true", help="stages of two types, too")
     parser.add_argument("--time-limit", type=float, default=600.0, help="seconds for a proof")
     return parser.parse_args()

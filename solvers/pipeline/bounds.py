@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from arachne_opt.costs.pipeline.base import Floats
@@ -23,9 +25,13 @@ class WorkBound:
         self._devices = np.array([space.devices(p) for p in range(len(space.places))], dtype=float)
         self.prices = self._best_prices()
 
-    def seconds(self, samples: int) -> float:
-        """No plan trains so many samples in less time."""
-        return samples * self._per_sample_s(self.prices)
+    def seconds(self, samples: int, places: Sequence[int] | None = None) -> float:
+        """No plan trains so many samples in less time (on the devices of some places)."""
+        if places is None:
+            return samples * self._per_sample_s(self.prices)
+        chosen = list(places)
+        priced = (self.prices[:, None] * self._effort)[chosen].min(axis=0).sum()
+        return samples * float(priced / (self.prices[chosen] @ self._devices[chosen]))
 
     def _per_sample_s(self, prices: Floats) -> float:
         priced = prices[:, None] * self._effort

@@ -52,21 +52,42 @@ class _Sends:
 
 
 class Chains:
-    """All pipelines of a batch. Unless ``exact``, stages pay the least sends of any neighbours."""
+    """All pipelines of a batch. Unless ``exact``, stages pay the least sends of any neighbours.
 
-    def __init__(self, bench: Workbench, batch: int, *, exact: bool) -> None:
+    Args:
+        bench: prices and limits.
+        batch: samples of a micro-batch over all replicas.
+        exact: whether sends are those between the neighbours that there are.
+        limits: devices of each place, if they are not all that there are.
+        across_ab: what exchanges of stages take beside those inside them.
+    """
+
+    def __init__(
+        self,
+        bench: Workbench,
+        batch: int,
+        *,
+        exact: bool,
+        limits: Ints | None = None,
+        across_ab: Floats | None = None,
+    ) -> None:
         tables = bench.tables(batch)
         places = bench.space.device_rows()
         used = tables.usage[:, places]
-        options = np.flatnonzero((used <= bench.place_limits).all(axis=1))
+        self.limits = bench.place_limits if limits is None else limits
+        options = np.flatnonzero((used <= self.limits).all(axis=1))
         tables.fill(options)
         self.count = len(options)
         self.rows = tables.rows
         self._tables, self._options = tables, options
         self._work, self._sync = tables.work_oab[options], tables.sync_oab[options]
+        if across_ab is not None:
+            self._sync = self._sync + across_ab
         used = used[options]
-        unit = np.maximum(np.gcd.reduce(used, axis=0), 1) if self.count else np.ones_like(places)
-        self._used, self._cells = used // unit, bench.place_limits // unit
+        self._unit = (
+            np.maximum(np.gcd.reduce(used, axis=0), 1) if self.count else np.ones_like(places)
+        )
+        self._used, self._cells = used // self._unit, self.limits // self._unit
         self._most_stages = min(bench.space.in_stages, self.rows)
         self._sends = self._all_sends() if exact else self._least_sends()
 
@@ -75,12 +96,24 @@ class Chains:
 
         Fills above ``most_s`` may be told as infinite.
         """
+        return float(self._least_fills(load_s, exchange_s, most_s).min())
+
+    def least_fills_s(self, load_s: float, exchange_s: float, most_s: float) -> Floats:
+        """The same for every number of devices of each place that a pipeline may take."""
+        fills = self._least_fills(load_s, exchange_s, most_s)
+        for place in range(fills.ndim):
+            fills = np.minimum.accumulate(fills, axis=place)
+            fills = fills.take(np.arange(self.limits[place] + 1) // self._unit[place], axis=place)
+        return fills
+
+    def _least_fills(self, load_s: float, exchange_s: float, most_s: float) -> Floats:
+        """Least fills by the devices that are left, in units."""
         limits = _Limits(load_s, exchange_s)
         best = self._alone(limits)
         layer = self._last_stages(limits)
         for k in range(2, self._most_stages + 1):
             sources = list(self._sources(layer))
-            best = min(best, self._with_first(k, sources, limits))
+            self._with_first(best, k, sources, limits)
             layer = self._with_inner(k, sources, limits, most_s)
             if not layer:
                 break
@@ -128,9 +161,16 @@ class Chains:
         good = (load_s <= limits.load_s) & (self._sync[o] <= limits.exchange_s) & self._fits(o, k)
         return np.where(good, load_s, np.inf)
 
-    def _alone(self, limits: _Limits) -> float:
-        kept = (self._kept(o, 1, self._work[o], limits)[0, -1] for o in range(self.count))
-        return float(min(kept, default=np.inf))
+    def _alone(self, limits: _Limits) -> Floats:
+        best = np.full(self._shape((self._cells + 1).tolist(), self.rows), np.inf)[0]
+        for o in range(self.count):
+            self._lower(best, o, self._kept(o, 1, self._work[o], limits)[0, -1])
+        return best
+
+    def _lower(self, best: Floats, o: int, fill: Floats) -> None:
+        """Puts fills of pipelines that begin with an option on the devices that they take."""
+        where = tuple(slice(n, None) for n in self._used[o].tolist())
+        best[where] = np.minimum(best[where], fill)
 
     def _last_stages(self, limits: _Limits) -> _Layer:
         layer: _Layer = {}
@@ -155,14 +195,11 @@ class Chains:
                     yield o, ahead, np.minimum.reduce(after)
 
     def _with_first(
-        self, k: int, sources: list[tuple[int, Floats, Floats]], limits: _Limits
-    ) -> float:
-        best = np.inf
+        self, best: Floats, k: int, sources: list[tuple[int, Floats, Floats]], limits: _Limits
+    ) -> None:
         for o, ahead, after in sources:
             load = self._work[o] + ahead * (2 if k > _LONG else 1)
-            fill = self._kept(o, k, load, limits)[0] + after.reshape(self.rows + 1, -1).min(axis=1)
-            best = min(best, float(fill.min()))
-        return best
+            self._lower(best, o, _through(self._kept(o, k, load, limits)[:1], after)[0])
 
     def _with_inner(
         self, k: int, sources: list[tuple[int, Floats, Floats]], limits: _Limits, most_s: float

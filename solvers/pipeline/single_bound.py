@@ -18,6 +18,7 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 Span = tuple[float, float]
 
 _STEP = 0.004  # of the time, between limits of the exchange
+_FINEST = 0.0005  # the same where the exact sends are known
 _SAME = 1 - 2e-4  # a load that falls by less has come to rest
 _ROUNDS = 30
 
@@ -40,10 +41,10 @@ def open_exchanges(bench: Workbench, batch: int, seconds: float) -> list[Span]:
         return []
     proof = _Proof(-(-bench.problem.global_batch // batch), seconds)
     most_s = seconds - WorkBound(bench.space).seconds(bench.problem.global_batch)
-    spans = list(proof.open_spans(quick, (0.0, max(most_s, 0.0))))
+    spans = list(proof.open_spans(quick, (0.0, max(most_s, 0.0)), _STEP))
     if spans:
         exact = Chains(bench, batch, exact=True)
-        spans = [s for s in spans if proof.is_open(exact, s)]
+        spans = [s for span in spans for s in proof.open_spans(exact, span, _FINEST)]
     return spans
 
 
@@ -54,17 +55,17 @@ class _Proof:
     rounds: int
     seconds: float
 
-    def open_spans(self, chains: Chains, span: Span) -> Iterator[Span]:
-        """The parts of a span of exchanges that stay open."""
+    def open_spans(self, chains: Chains, span: Span, step: float) -> Iterator[Span]:
+        """The parts of a span of exchanges that stay open, of lengths down to a step."""
         low, high = span
         if not self.is_open(chains, span):
             return
-        if high - low <= _STEP * self.seconds:
+        if high - low <= step * self.seconds:
             yield span
             return
         middle = (low + high) / 2
-        yield from self.open_spans(chains, (low, middle))
-        yield from self.open_spans(chains, (middle, high))
+        yield from self.open_spans(chains, (low, middle), step)
+        yield from self.open_spans(chains, (middle, high), step)
 
     def is_open(self, chains: Chains, span: Span) -> bool:
         """Whether there may be a plan with an exchange in the span."""
