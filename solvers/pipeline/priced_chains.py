@@ -108,6 +108,7 @@ class PricedChains:
         self.exchange_s = tables.sync_oab[options]
         self.most_stages = min(bench.space.in_stages, self.rows)
         self._tables, self._options = tables, options
+        self._ends: dict[int, Ints] = {}
         self._work = tables.work_oab[options]
         shape = (self.count, self.count, self.rows + 1)
         before, after = np.meshgrid(options, options, indexing="ij")
@@ -162,8 +163,9 @@ class PricedChains:
 
     def _fits(self, in_flight: int) -> _Allowed:
         """Which stages [option, first, end] the memory holds."""
-        ends = self._tables.ends(self._options, in_flight)
-        fits: _Allowed = np.arange(self.rows + 1) <= ends[:, :, None]
+        if in_flight not in self._ends:
+            self._ends[in_flight] = self._tables.ends(self._options, in_flight)[:, :, None]
+        fits: _Allowed = np.arange(self.rows + 1) <= self._ends[in_flight]
         return fits
 
     def _step(self, question: Question, devices: Floats, loads: Floats, after: Floats) -> _Step:

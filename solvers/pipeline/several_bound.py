@@ -27,6 +27,7 @@ Span = tuple[float, float]
 
 _FIRST_STEP = 0.06  # of the time, between limits of the exchange
 _LAST_STEP = 0.004
+_FINEST_STEP = 0.001  # the same for what is open after that
 _EACH = 8  # up to so many pipelines every number is a case of its own
 _GROWTH = 1.2
 _FINE = 1.005  # ratio of the loads of parts whose profit is known well
@@ -81,7 +82,7 @@ class _Proof:
         last = high - low <= _LAST_STEP * self.seconds
         if self._closed(case, across_ab, last=last):
             return
-        if last or self.over():
+        if high - low <= _FINEST_STEP * self.seconds or self.over():
             yield case
             return
         middle = (low + high) / 2
