@@ -162,7 +162,7 @@ class Chains:
         return np.where(good, load_s, np.inf)
 
     def _alone(self, limits: _Limits) -> Floats:
-        best = np.full(self._shape((self._cells + 1).tolist(), self.rows), np.inf)[0]
+        best: Floats = np.full(self._shape((self._cells + 1).tolist(), self.rows), np.inf)[0]
         for o in range(self.count):
             self._lower(best, o, self._kept(o, 1, self._work[o], limits)[0, -1])
         return best

@@ -216,7 +216,7 @@ def _profits(
     weight = chains.batch / low
     worth = chains.batch * (1 + window.left_s / low) - prices.pipeline
     answer = chains.least(Question(weight, prices.devices, high, worth - above, allowed))
-    profit = worth - answer.price
+    profit: Floats = worth - answer.price
     for n in np.flatnonzero(profit > max(above, 0.0)).tolist():
         chain = answer.chain(n)
         gain = window.trained(chain) - float(chain.used @ prices.devices) - prices.pipeline
@@ -274,4 +274,5 @@ def _lowest(used: Floats, trained: Floats, worth: Floats) -> Floats:
     for row, least in zip(used.tolist(), trained.tolist(), strict=True):
         model.addConstr(sum(u * v for u, v in zip(row, x, strict=True) if u) >= least)
     model.minimize()
-    return np.maximum(np.array([float(model.val(v)) for v in x]), 0.0)
+    found: Floats = np.maximum(np.array([float(model.val(v)) for v in x]), 0.0)
+    return found

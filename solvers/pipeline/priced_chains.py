@@ -175,7 +175,7 @@ class PricedChains:
         live = np.flatnonzero(np.isfinite(after).any(axis=1))
         possible = np.isfinite(loads) & np.isfinite(after).any(axis=0)
         rows = np.flatnonzero(possible.any(axis=(0, 2)))
-        option, end = possible.any(axis=1).nonzero()
+        option, end = np.nonzero(possible.any(axis=1))
         if not len(rows) or not len(live):
             return found
         load = loads[option, :, end][:, rows].T[None]
