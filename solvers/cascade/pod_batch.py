@@ -19,7 +19,7 @@ from arachne_opt.solvers.cascade.pod_tables import NEVER, Bools, Ints, PodTables
 
 # Chains start with degrees for deadlines up to this multiple of the bound, and with the tasks in
 # the order of what is left after them, times a factor up to this.
-_LOOSEST, _SHUFFLE = 1.3, 1.25
+_LOOSEST, _SHUFFLE = 1.15, 1.05
 # First temperatures of fresh chains and of those that go on from something, and the last one, as
 # shares of the makespan; weight of the mean end of the cascades beside it.
 _HOT, _WARM, _COLD = 0.03, 0.01, 0.001
@@ -28,8 +28,8 @@ _WARM_SHARE = 0.5
 _MEAN_WEIGHT = 0.01
 # Shares of the changes: of modes, of order; the rest is of sites. Of those, shares that leave the
 # node open and that spread a group.
-_MODES, _ORDERS = 0.4, 0.4
-_OPEN, _ACROSS = 0.4, 0.1
+_MODES, _ORDERS = 0.6, 0.3
+_OPEN, _ACROSS = 0.8, 0.1
 
 
 class Chains(NamedTuple):
@@ -82,7 +82,7 @@ class PodBatch:
         self._tables, self._pods, self._random = tables, pods, random
         self._each = chains
         self._width = max(map(len, pods))
-        self._tasks = self._width * tables.tasks
+        self.tasks = self._width * tables.tasks
         self._columns = np.arange(len(pods) * chains)
         filled = [[*pod, *[tables.shapes] * (self._width - len(pod))] for pod in pods]
         shapes = np.repeat(np.array(filled).T, chains, axis=1)
@@ -98,23 +98,39 @@ class PodBatch:
         """Cells of the tasks before; the row behind the last stands for none."""
         tasks = self._tables.tasks
         cascade = np.repeat(np.arange(self._width), tasks)[:, None]
-        place = np.where(before < tasks, cascade * tasks + before, self._tasks)
+        place = np.where(before < tasks, cascade * tasks + before, self.tasks)
         return place * len(self._columns) + self._columns
 
     @property
     def placed(self) -> int:
         """Tasks placed in one step of all chains."""
-        return self._tasks * len(self._columns)
+        return self.tasks * len(self._columns)
 
     def _flatten(self) -> None:
-        """Tables as vectors, for look-ups by one number; counts as steps between rows."""
-        tables, chains = self._tables, len(self._columns)
-        deepest = max(tables.sizes)
-        self._degree = np.minimum(tables.degree, deepest).ravel() * chains
-        self._count = [count.ravel() * chains for count in tables.count]
-        self._duration, self._resolved = tables.duration.ravel(), tables.resolved.ravel()
+        """Tables as vectors, for look-ups by one number, and where the free times of a chain lie.
+
+        Rising free times of every node of every chain stand one behind the other: one entry that
+        is always free, one for each device, and some that are never free.
+        """
+        tables, nodes = self._tables, len(self._tables.sizes)
+        self._depth = max(tables.sizes)
+        self._degree = np.minimum(tables.degree, self._depth).ravel()
+        self._share, self._duration = tables.share.ravel(), tables.duration.ravel()
+        self._resolved = tables.resolved.ravel()
         self._lag = [lag.ravel() for lag in tables.lag]
-        self._depth = np.arange(1, deepest + 1)[:, None] * chains + self._columns
+        each = 2 * self._depth + 1
+        row = np.full((nodes, each), NEVER, np.int32)
+        for node, size in enumerate(tables.sizes):
+            row[node, : size + 1] = 0
+        self._all_free = np.tile(row.ravel(), len(self._columns))
+        self._chain = self._columns * row.size
+        self._node = np.arange(nodes) * each
+        # First, second and further nodes of the sites, and which sites have so many.
+        members = range(max(map(len, tables.sites)))
+        self._member = [
+            self._node.take([s[min(k, len(s) - 1)] for s in tables.sites]) for k in members
+        ]
+        self._has_member = [np.array([len(s) > k for s in tables.sites]) for k in members]
 
     def anneal(
         self,
@@ -184,9 +200,9 @@ class PodBatch:
             lowest[pod] = least[pod]
             column = pod * self._each + int(chain[pod])
             makespan_us = int(ends.makespan[column]) * self._tables.tick_us
-            best[pod] = Found(makespan_us, self._chain(state, ends, pod, column))
+            best[pod] = Found(makespan_us, self._taken(state, ends, pod, column))
 
-    def _chain(self, state: Chains, ends: Ends, pod: int, column: int) -> Chain:
+    def _taken(self, state: Chains, ends: Ends, pod: int, column: int) -> Chain:
         """A chain without the empty cascades."""
         width = len(self._pods[pod])
         tasks = width * self._tables.tasks
@@ -202,8 +218,8 @@ class PodBatch:
         """Cheapest modes for random deadlines, tasks by what is left after them, sites open."""
         tables, columns = self._tables, len(self._columns)
         deadlines = bound_us * self._random.uniform(1.0, _LOOSEST, columns)
-        modes = np.zeros((self._tasks, columns), np.int64)
-        left = np.zeros((self._tasks, columns))
+        modes = np.zeros((self.tasks, columns), np.int64)
+        left = np.zeros((self.tasks, columns))
         for p, pod in enumerate(self._pods):
             chains = slice(p * self._each, (p + 1) * self._each)
             for c, shape in enumerate(pod):
@@ -215,7 +231,7 @@ class PodBatch:
         left *= self._random.uniform(1 / _SHUFFLE, _SHUFFLE, left.shape)
         cascade = np.repeat(np.arange(self._width), tables.tasks)
         order = cascade[np.argsort(-left, axis=0, kind="stable")]
-        sites = np.full((self._tasks, columns), len(tables.sites), np.int64)
+        sites = np.full((self.tasks, columns), len(tables.sites), np.int64)
         return Chains(order, modes, sites)
 
     def _changed(self, state: Chains) -> Chains:
@@ -230,21 +246,21 @@ class PodBatch:
 
     def _change_mode(self, modes: Ints, chosen: Bools) -> None:
         draw = self._random.random((2, len(self._columns)))
-        at = (draw[0] * self._tasks).astype(np.int64) * len(self._columns) + self._columns
+        at = (draw[0] * self.tasks).astype(np.int64) * len(self._columns) + self._columns
         fresh = (draw[1] * self._mode_counts.take(at)).astype(np.int64)
         modes.ravel()[at] = np.where(chosen, fresh, modes.take(at))
 
     def _change_order(self, order: Ints, chosen: Ints) -> None:
         """Takes one entry out of the order and puts it in elsewhere."""
-        old, new = self._random.integers(0, self._tasks, (2, len(chosen)))
-        at = np.arange(self._tasks)[:, None]
+        old, new = self._random.integers(0, self.tasks, (2, len(chosen)))
+        at = np.arange(self.tasks)[:, None]
         source = at + ((at >= old) & (at < new)) - ((at <= old) & (at > new))
         source = np.where(at == new, old, source)
         order[:, chosen] = np.take_along_axis(order[:, chosen], source, 0)
 
     def _change_site(self, sites: Ints, chosen: Bools) -> None:
         draw = self._random.random((3, len(self._columns)))
-        at = (draw[0] * self._tasks).astype(np.int64) * len(self._columns) + self._columns
+        at = (draw[0] * self.tasks).astype(np.int64) * len(self._columns) + self._columns
         nodes, count = len(self._tables.sizes), len(self._tables.sites)
         one = (draw[2] * nodes).astype(np.int64)
         wide = nodes + (draw[2] * (count - nodes)).astype(np.int64)
@@ -259,15 +275,15 @@ class PodBatch:
         tasks = self._tables.tasks
         line = self._row + state.modes
         wished = self._resolved.take(line * (sites + 1) + state.sites)
-        depth = self._degree.take(line) + columns
+        depth = self._degree.take(line)
         line *= sites
         code = state.modes * sites
-        free = self._all_free()
+        free = self._all_free.copy()
         # The cell of the next task of every cascade: its row and its chain.
         following = np.arange(self._width)[:, None] * (tasks * chains) + columns
-        ends = np.zeros((self._tasks + 1, chains), np.int32)
-        codes = np.zeros((self._tasks + 1, chains), np.int64)
-        where = np.empty((self._tasks, chains), np.int64)
+        ends = np.zeros((self.tasks + 1, chains), np.int32)
+        codes = np.zeros((self.tasks + 1, chains), np.int64)
+        where = np.empty((self.tasks, chains), np.int64)
         for turn in state.order * chains + columns:
             at = following.take(turn)
             following.ravel()[turn] = at + chains
@@ -278,16 +294,11 @@ class PodBatch:
             first = line.take(at)
             arrivals = self._arrivals(first, inputs)
             site = wished.take(at)
-            site = np.where(site == sites, _first_free(free, depth.take(at), arrivals), site)
-            start = arrivals(site)
+            site = np.where(site == sites, self._first_free(free, depth.take(at), arrivals), site)
             mode = first + site
-            counts = [count.take(mode) for count in self._count]
-            for node, count in zip(free, counts, strict=True):
-                np.maximum(start, node.take(count + columns), out=start)
-            end = start + self._duration.take(mode)
-            for node, count in zip(free, counts, strict=True):
-                self._occupy(node, count, start, end)
-            ends.ravel()[at], codes.ravel()[at] = end, code.take(at) + site
+            span, share = self._duration.take(mode), self._share.take(mode)
+            ends.ravel()[at] = self._place(free, site, share, arrivals(site), span)
+            codes.ravel()[at] = code.take(at) + site
             where.ravel()[at] = site
         last = ends[tasks - 1 : -1 : tasks]
         makespan = last.max(axis=0)
@@ -311,47 +322,57 @@ class PodBatch:
 
         return arrival
 
-    def _all_free(self) -> list[Ticks]:
-        """Rising free times of every node: row 0 for no device, rows behind the last are never."""
-        deepest = max(self._tables.sizes)
-        free = []
-        for size in self._tables.sizes:
-            node = np.full((2 * deepest + 1, len(self._columns)), NEVER, np.int32)
-            node[: size + 1] = 0
-            free.append(node)
-        return free
+    def _first_free(
+        self, free: Ticks, depth: Ints, arrivals: Callable[[Ints | int], Ticks]
+    ) -> Ints:
+        """The node where tasks start first; of equals the one whose devices are free last."""
+        site = np.zeros(len(depth), np.int64)
+        first = self._chain + depth
+        for n, node in enumerate(self._node.tolist()):
+            idle = free.take(first + node)
+            start = arrivals(n)
+            np.maximum(start, idle, out=start)
+            if n == 0:
+                least, latest = start, idle
+                continue
+            better = (start < least) | ((start == least) & (idle > latest))
+            site[better] = n
+            if n + 1 < len(self._node):
+                np.copyto(least, start, where=better)
+                np.copyto(latest, idle, where=better)
+        return site
 
-    def _occupy(self, node: Ticks, count: Ints, start: Ticks, end: Ticks) -> None:
-        """Takes the devices that are free last before the start, until the end.
+    def _place(self, free: Ticks, site: Ints, share: Ints, start: Ticks, span: Ticks) -> Ticks:
+        """Ends of groups at sites, ``share`` devices of each node; their devices are taken."""
+        node = self._chain + self._member[0].take(site)
+        np.maximum(start, free.take(node + share), out=start)
+        wide = []
+        for member, has in zip(self._member[1:], self._has_member[1:], strict=True):
+            chains = np.flatnonzero(has.take(site))
+            other = self._chain.take(chains) + member.take(site.take(chains))
+            start[chains] = np.maximum(start.take(chains), free.take(other + share.take(chains)))
+            wide.append((chains, other))
+        end = start + span
+        self._occupy(free, node, share, start, end)
+        for chains, other in wide:
+            self._occupy(free, other, *(a.take(chains) for a in (share, start, end)))
+        return end
+
+    def _occupy(self, free: Ticks, node: Ints, count: Ints, start: Ticks, end: Ticks) -> None:
+        """Takes the devices of nodes that are free last before the start, until the end.
 
         In rising order: entries from the first taken one on move down by the count as far as they
         are below the end, and the end fills the gap. An entry stays where the one ``count``
         behind it is free at the start: that one is taken rather.
         """
-        deepest = len(self._depth)
-        rows = node[1 : deepest + 1]
-        behind = node.take(self._depth + count)
-        moves = behind > start
-        np.minimum(behind, end, out=behind)
-        np.maximum(behind, rows, out=behind)
-        np.copyto(rows, behind, where=moves)
-
-
-def _first_free(
-    free: Sequence[Ticks], depth: Ints, arrivals: Callable[[Ints | int], Ticks]
-) -> Ints:
-    """The node where tasks start first; of equals the one whose devices are free last."""
-    site = np.zeros(len(depth), np.int64)
-    for n, node in enumerate(free):
-        idle = node.take(depth)
-        start = arrivals(n)
-        np.maximum(start, idle, out=start)
-        if n == 0:
-            least, latest = start, idle
-            continue
-        better = (start < least) | ((start == least) & (idle > latest))
-        site[better] = n
-        if n + 1 < len(free):
-            np.copyto(least, start, where=better)
-            np.copyto(latest, idle, where=better)
-    return site
+        # All entries of a node as one element: moved at once, wherever it begins.
+        whole = f"V{free.itemsize * self._depth}"
+        rows = np.ndarray(len(free) - self._depth + 1, whole, free, strides=free.itemsize)
+        at = node + 1
+        entries = rows[at].view(free.dtype).reshape(-1, self._depth)
+        behind = rows[at + count].view(free.dtype).reshape(-1, self._depth)
+        moves = behind > start[:, None]
+        np.minimum(behind, end[:, None], out=behind)
+        behind *= moves
+        np.maximum(entries, behind, out=entries)
+        rows[at] = entries.view(whole).ravel()

@@ -21,8 +21,10 @@ from arachne_opt.solvers.cascade.pod_batch import Chain, PodBatch
 from arachne_opt.solvers.cascade.pod_tables import PodTables
 from arachne_opt.solvers.cascade.schedule import Run
 
-# Chains of a batch, fewest and most of a pod, and changes of each.
-_COLUMNS, _FEWEST_CHAINS, _MOST_CHAINS, _STEPS = 1536, 16, 128, 120
+# Chains of a batch, fewest and most of a pod.
+_COLUMNS, _FEWEST_CHAINS, _MOST_CHAINS = 1536, 16, 128
+# Changes of each chain of a small pod, of so many tasks; larger ones need this power as many.
+_STEPS, _SMALL, _LONGER = 120, 8, 1.5
 # Pods whose numbers of cascades differ by less than about this factor share a batch.
 _ALIKE = 1.4
 # List schedules of a pod with groups that no site of the batch has.
@@ -228,8 +230,9 @@ class PodSolver:
         rows = [shapes[k] for k in apt]
         chains = max(_FEWEST_CHAINS, min(_MOST_CHAINS, _COLUMNS // len(rows)))
         batch = PodBatch(tables, rows, chains, self._random)
+        steps = round(_STEPS * max(1.0, batch.tasks / _SMALL) ** _LONGER)
         given = [self._given(tables, wanted[k], shapes[k]) for k in apt]
-        for k, found in zip(apt, batch.anneal(self.target_us, _STEPS, spent, given), strict=True):
+        for k, found in zip(apt, batch.anneal(self.target_us, steps, spent, given), strict=True):
             site = wanted[k].site
             if found.makespan_us < wanted[k].limit_us:
                 self._note(site, *self._realised(tables, site, shapes[k], found.chain))

@@ -69,13 +69,13 @@ class PodTables:
 
     def _make_arrays(self) -> None:
         """Empty tasks take no device and no time, on the first node."""
-        nodes, s = len(self.sizes), len(self.sites)
+        s = len(self.sites)
         kx = (self.shapes + 1, self.tasks)
         kxm = (*kx, self.mode_count)
         self.mode_counts: Ints = np.ones(kx, np.int64)
-        # Degree of a mode; devices of every node at a site.
+        # Degree of a mode; devices of each node of a site.
         self.degree: Ints = np.zeros(kxm, np.int64)
-        self.count: list[Ints] = [np.zeros((*kxm, s), np.int64) for _ in range(nodes)]
+        self.share: Ints = np.zeros((*kxm, s), np.int64)
         self.duration: Ticks = np.zeros((*kxm, s), np.int32)
         # The site for a wished one, where the last wish leaves the choice of the node open.
         self.resolved: Ints = np.zeros((*kxm, s + 1), np.int64)
@@ -103,8 +103,7 @@ class PodTables:
             for s in fitting:
                 span_us = line.duration_us if len(self.sites[s]) == 1 else line.cross_us
                 self.duration[k, x, m, s] = -(-span_us // self.tick_us)
-                for n in self.sites[s]:
-                    self.count[n][k, x, m, s] = line.degree // len(self.sites[s])
+                self.share[k, x, m, s] = line.degree // len(self.sites[s])
             self._resolve(k, x, m, fitting)
             if self._decoder.waits:
                 self._fill_lags(k, x, i, m, fitting)
