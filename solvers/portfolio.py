@@ -41,7 +41,7 @@ _FEW_LISTS = 1
 _SEED_SHARE, _SEED_MOST, _PLACED_PER_UNIT = 0.35, 1.0, 100_000
 # The same where the search starts with pods, and most devices then: on more they make few plans.
 _FEW_SEEDS_SHARE, _FEW_SEEDS_MOST, _FEW_SEEDS_DEVICES = 0.15, 0.4, 160
-# Searches of so many seconds or less begin with what was learned, and give it this share of the time.
+# Searches of so many seconds or less give this share of the time to what was learned.
 _SHORT_S, _SHORT_SHARE = 1.0, 0.85
 
 
