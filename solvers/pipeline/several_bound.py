@@ -117,9 +117,10 @@ class _Proof:
         short = max(worth - window.samples, 0.0) + (case.most - 1) * profit + 1e-6 * worth
         parts = []
         for chains in self._fitter.chains:
-            if self.over():
+            sweep = swept(chains, window, fit.prices, above=-short, finest=_SURVIVING)
+            if sweep.found or self.over():  # then not all was looked at
                 return False
-            parts += swept(chains, window, fit.prices, above=-short, finest=_SURVIVING).parts
+            parts += sweep.parts
         return none_go_together(self.bench, window, case.least, parts, self.over)
 
     def _window(self, case: Case, across_ab: Floats) -> Window:
