@@ -355,7 +355,8 @@ class PodBatch:
         end = start + span
         self._occupy(free, node, share, start, end)
         for chains, other in wide:
-            self._occupy(free, other, *(a.take(chains) for a in (share, start, end)))
+            taken = share.take(chains), start.take(chains), end.take(chains)
+            self._occupy(free, other, *taken)
         return end
 
     def _occupy(self, free: Ticks, node: Ints, count: Ints, start: Ticks, end: Ticks) -> None:
