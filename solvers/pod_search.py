@@ -8,14 +8,14 @@ from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.pod_helper import Helper, start_helpers
 from arachne_opt.solvers.cascade.pod_solver import PodSolver
-from arachne_opt.solvers.cascade.pods import Pods, Trade
+from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 
 # Degrees of pods are for a deadline of the bound times this.
 _TARGET = 1.02
-# Most work of one batch of trades, in searches of small pods, and the work for each pod there is.
-_BATCH, _BATCH_EACH = 96.0, 8.0
+# Work of one batch of trades, in searches of small pods.
+_BATCH = 96.0
 # So many pods are few; batches in vain after which few pods are left.
 _FEW, _PATIENCE = 8, 8
 # Tasks placed in batches that count as one unit of deterministic work.
@@ -67,7 +67,7 @@ class PodSearch:
 
         self._offer(pods)
         best_us, idle = pods.makespan_us, 0
-        while not self._over() and (trades := _trades(pods)):
+        while not self._over() and (trades := pods.trades(_BATCH)):
             pods.settle(trades, pods.search(trades, spent))
             self._clock.spend(pods.recombine())
             self._offer(pods)
@@ -95,9 +95,5 @@ def _exchange(pods: Pods, helpers: Sequence[Helper]) -> None:
             pods.remember(*answer)
             pods.settle(*answer)
     for helper in helpers:
-        if helper.wants() and (trades := _trades(pods)):
+        if helper.wants() and (trades := pods.trades(_BATCH)):
             helper.send(trades)
-
-
-def _trades(pods: Pods) -> list[Trade]:
-    return pods.trades(min(_BATCH, _BATCH_EACH * len(pods.pods)))

@@ -22,7 +22,7 @@ from arachne_opt.solvers.cascade.pod_tables import PodTables
 from arachne_opt.solvers.cascade.schedule import Run
 
 # Chains of a batch, fewest and most of a pod.
-_COLUMNS, _FEWEST_CHAINS, _MOST_CHAINS = 1536, 16, 48
+_COLUMNS, _FEWEST_CHAINS, _MOST_CHAINS = 1536, 16, 128
 # Changes of each chain of a small pod, of so many tasks; larger ones need this power as many.
 _STEPS, _SMALL, _LONGER = 120, 8, 1.5
 # Pods whose numbers of cascades differ by less than about this factor share a batch.
@@ -61,13 +61,12 @@ class Pod:
 class Wanted(NamedTuple):
     """A pod that is wanted: its site, the makespan to beat, and a pod to go on from.
 
-    ``near`` has about the same cascades. A search takes ``effort`` times as many steps.
+    ``near`` has about the same cascades.
     """
 
     site: Site
     limit_us: int = ANY_US
     near: Pod | None = None
-    effort: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +130,6 @@ class PodSolver:
         """A site whose cascades are in order of their shapes, so that equal ones look alike."""
         shapes = self._digest.shape_of_cascade
         return Site(tuple(nodes), tuple(sorted(cascades, key=lambda c: (shapes[c], c))))
-
-    def is_large(self, site: Site) -> bool:
-        """Whether a site needs longer searches than small ones."""
-        return len(self._tasks(site)) > _SMALL
 
     def work(self, site: Site) -> float:
         """Work to search a site, one for 8 tasks on two nodes."""
@@ -212,14 +207,14 @@ class PodSolver:
             wanted: equal sites are searched once.
             spent: takes the tasks placed since the last call, and says whether to stop.
         """
-        rows: dict[tuple[Floor, int, int], dict[_Key, Wanted]] = {}
+        rows: dict[tuple[Floor, int], dict[_Key, Wanted]] = {}
         for want in wanted:
             if self.known(want) is None:
                 # Pods in a batch are filled up to the largest: about equal ones go together.
                 size = round(math.log(len(want.site.cascades), _ALIKE))
-                row = rows.setdefault((self.floor(want.site), size, want.effort), {})
+                row = rows.setdefault((self.floor(want.site), size), {})
                 row.setdefault(self._key(want.site), want)
-        for (floor, *_), row in rows.items():
+        for (floor, _), row in rows.items():
             self._search(floor, list(row.values()), spent)
         return [self.known(want) for want in wanted]
 
@@ -235,7 +230,7 @@ class PodSolver:
         rows = [shapes[k] for k in apt]
         chains = max(_FEWEST_CHAINS, min(_MOST_CHAINS, _COLUMNS // len(rows)))
         batch = PodBatch(tables, rows, chains, self._random)
-        steps = round(wanted[0].effort * _STEPS * max(1.0, batch.tasks / _SMALL) ** _LONGER)
+        steps = round(_STEPS * max(1.0, batch.tasks / _SMALL) ** _LONGER)
         given = [self._given(tables, wanted[k], shapes[k]) for k in apt]
         for k, found in zip(apt, batch.anneal(self.target_us, steps, spent, given), strict=True):
             site = wanted[k].site

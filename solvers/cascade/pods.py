@@ -24,8 +24,6 @@ _DRAWS, _SLACK = 24, 0.98
 # again, and that regroup several pods, so many of them after so many swaps to level them.
 _SLOW_SHARE, _ELSEWHERE, _AGAIN_SHARE, _REGROUP_SHARE = 0.25, 0.3, 0.1, 0.1
 _REGROUPED, _LEVELLING = (3, 3, 4), 40
-# After so many batches large pods are searched once with so much more effort.
-_EASY_BATCHES, _HARD = 3, 6
 # A master that found nothing is tried again after up to so many batches.
 _LONGEST_REST = 4
 
@@ -52,9 +50,6 @@ class Pods:
         self._waste = 1.0
         # The master is tried every so many times; times until then.
         self._wait, self._rest = 1, 0
-        # Batches since large pods were searched hard, and those that were.
-        self._batches = 0
-        self._hard: set[Pod] = set()
         self.pods: list[Pod] = []
 
     @property
@@ -75,17 +70,13 @@ class Pods:
         assert len(self.pods) == len(sites)  # without a limit each is found
 
     def trades(self, work: float) -> list[Trade]:
-        """Things to try, most of them with the slow pods, for so much work; or longer searches.
+        """Things to try, most of them with the slow pods, for so much work.
 
         Everything that is faster than the slowest pod is wanted: the master may have a use for it.
 
         Args:
             work: one for the search of a pod with 8 tasks on two nodes.
         """
-        self._batches += 1
-        if self._batches > _EASY_BATCHES and (hard := self._harder()):
-            self._batches = 0
-            return hard
         ordered = sorted(self.pods, key=lambda pod: -pod.makespan_us)
         waste = sorted(pod.makespan_us / self._load(pod.site) for pod in ordered)
         self._waste = waste[len(waste) // 2]
@@ -98,12 +89,6 @@ class Pods:
             if work <= 0:
                 break
         return out
-
-    def _harder(self) -> list[Trade]:
-        """Longer searches of the large pods that have not had one."""
-        easy = [p for p in self.pods if p not in self._hard and self._solver.is_large(p.site)]
-        self._hard.update(easy)
-        return [Trade((p,), (Wanted(p.site, p.makespan_us, p, _HARD),)) for p in easy]
 
     def _place(self, pods: int) -> int:
         if self._random.random() < _ELSEWHERE:
