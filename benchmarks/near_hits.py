@@ -107,7 +107,8 @@ def _run(store: PlanStore, number: int, options: argparse.Namespace) -> Row:
     costs = analytic_for_cluster(model_spec(options.model), base)
     iteration = _iteration(group, base, options)
     dice = random.Random(f"{options.seed} {number}")
-    change = dice.choice((-4, -3, -2, -1, 1, 2, 3, 4))
+    # One node is left at least.
+    change = max(dice.choice((-4, -3, -2, -1, 1, 2, 3, 4)), 1 - len(base.nodes))
     limits = Limits(
         time_limit_s=options.time_limit,
         seed=options.seed,
