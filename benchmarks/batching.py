@@ -15,6 +15,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from generated import run
+
 from arachne_opt.cascade.verify import verify
 from arachne_opt.cluster import Cluster
 from arachne_opt.cluster_file import read_cluster
@@ -126,4 +128,4 @@ def _print(row: Row) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

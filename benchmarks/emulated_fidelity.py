@@ -15,6 +15,8 @@ import platform
 import statistics
 from pathlib import Path
 
+from generated import run
+
 from arachne_opt.executor.emulation import emulated_job, task_overheads
 from arachne_opt.executor.launch import run_local
 from arachne_opt.executor.report import IterationReport
@@ -76,4 +78,4 @@ def show(instance: PublishedInstance, rows: tuple[IterationReport, ...]) -> None
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -14,6 +14,8 @@ import os
 import platform
 from collections.abc import Sequence
 
+from generated import run
+
 from arachne_opt.costs.runtime_memory import RuntimeMemory
 from arachne_opt.executor.measure import MeasureJob, Work, measure_local
 from arachne_opt.executor.model_config import ModelChoice
@@ -76,4 +78,4 @@ def show(name: str, work: Sequence[Work], rows: Sequence[Measurement]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -23,6 +23,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from generated import run
+
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cluster import Cluster
 from arachne_opt.cluster_file import read_cluster
@@ -249,4 +251,4 @@ def _mean(rows: Sequence[Row], name: str) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -19,6 +19,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
+from generated import run
 from near_hits import Row, kept, show, summary
 
 from arachne_opt.cluster import Cluster
@@ -52,7 +53,7 @@ def main() -> None:
         for number in range(options.changes):
             late = options.stop_after and time.monotonic() - begin > options.stop_after
             if number not in rows and not late:
-                rows[number] = run(store, number, options)
+                rows[number] = _run(store, number, options)
                 with options.out.open("a") as file:
                     file.write(json.dumps(asdict(rows[number])) + "\n")
             if number in rows:
@@ -60,7 +61,7 @@ def main() -> None:
     summary([rows[number] for number in sorted(rows)], options)
 
 
-def run(store: PlanStore, number: int, options: argparse.Namespace) -> Row:
+def _run(store: PlanStore, number: int, options: argparse.Namespace) -> Row:
     """Plans before a change, where that was not done yet, then cold and warm after it."""
     group, dice = number // _CHANGES_EACH, random.Random(f"{options.seed} {number}")
     model, batch = MODELS[group % len(MODELS)]
@@ -145,4 +146,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

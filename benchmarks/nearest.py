@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+
+from generated import run
 
 from arachne_opt.costs.pipeline.analytic import analytic_profiles
 from arachne_opt.costs.pipeline.build import build_problem
@@ -99,7 +100,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ArachneError as error:
-        sys.exit(f"error: {error}")
+    run(main)

@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from generated import run
+
 from arachne_opt.executor.pipeline.job import PipelineJob
 from arachne_opt.executor.pipeline.launch import run_local
 from arachne_opt.importers.pipeline_scenarios import read_scenario
@@ -150,4 +152,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

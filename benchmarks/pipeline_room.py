@@ -12,15 +12,17 @@ known plan is the better one, it is what the time is a part of.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from generated import run
+
 from arachne_opt.costs.pipeline.tables import TableCosts
-from arachne_opt.importers.pipeline_scenarios import read_scenario
+from arachne_opt.errors import InputError
+from arachne_opt.importers.pipeline_scenarios import Scenario, read_scenarios
 from arachne_opt.importers.scenario_problems import scenario_problem
 from arachne_opt.pipeline.problem import PipelineOptions, PipelineProblem
 from arachne_opt.solvers.base import Limits
@@ -39,17 +41,16 @@ def main() -> None:
     print(f"below {options.below:g} of the best, {os.cpu_count()} cores")
     what = "open cases" if options.several or options.any else "batches open of all"
     print(f"scenario, best known s, ours s, asked s, {what}, seconds")
-    for name in _names(options):
-        row = _row(name, options)
+    for scenario in _chosen(options):
+        row = _row(scenario, options)
         print(", ".join(str(cell) for cell in row), flush=True)
 
 
-def _row(name: str, options: argparse.Namespace) -> tuple[object, ...]:
-    scenario = read_scenario(f"{options.scenarios}:{name}")
+def _row(scenario: Scenario, options: argparse.Namespace) -> tuple[object, ...]:
     problem = scenario_problem(
         scenario, options.profiles, options=PipelineOptions(allow_excess=True)
     )
-    ours, known = _ours_s(problem), _known_s(options.scenarios, name)
+    ours, known = _ours_s(problem), scenario.best_known_s
     asked = options.below * (known if options.known and known else min(ours, known or ours))
     bench = Workbench(
         problem, TableCosts(problem), FREE if options.mixed else Restrictions(pure_stages=True)
@@ -63,7 +64,14 @@ def _row(name: str, options: argparse.Namespace) -> tuple[object, ...]:
         shown = _cases(bench, asked, over, 1 if options.any else 2)
     else:
         shown = _batches(bench, asked, over)
-    return name, known, f"{ours:.3f}", f"{asked:.3f}", shown, f"{time.monotonic() - begin:.0f}"
+    return (
+        scenario.name,
+        known,
+        f"{ours:.3f}",
+        f"{asked:.3f}",
+        shown,
+        f"{time.monotonic() - begin:.0f}",
+    )
 
 
 def _batches(bench: Workbench, asked_s: float, over: Callable[[], bool]) -> str:
@@ -86,16 +94,13 @@ def _ours_s(problem: PipelineProblem) -> float:
     return result.iteration_s
 
 
-def _known_s(path: Path, name: str) -> float | None:
-    scenarios = json.loads(path.read_text())["scenarios"]
-    (one,) = (s for s in scenarios if s["id"] == name)
-    seconds: float | None = (one.get("best_known") or {}).get("iteration_s")
-    return seconds
-
-
-def _names(options: argparse.Namespace) -> list[str]:
-    names = [s["id"] for s in json.loads(options.scenarios.read_text())["scenarios"]]
-    return [n for n in names if any(fnmatchcase(n, only) for only in options.only)]
+def _chosen(options: argparse.Namespace) -> list[Scenario]:
+    every = read_scenarios(options.scenarios)
+    chosen = [s for s in every if any(fnmatchcase(s.name, only) for only in options.only)]
+    if not chosen:
+        names = ", ".join(s.name for s in every)
+        raise InputError("no such scenario", where=str(options.scenarios), hint=names)
+    return chosen
 
 
 def _options() -> argparse.Namespace:
@@ -113,4 +118,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

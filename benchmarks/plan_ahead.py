@@ -13,6 +13,8 @@ import os
 import time
 from pathlib import Path
 
+from generated import run
+
 from arachne_opt.cluster_file import read_cluster
 from arachne_opt.costs.analytic import analytic_for_cluster
 from arachne_opt.costs.build import build_problem
@@ -78,4 +80,4 @@ def _print_sums(ready: list[ReadyPlan]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

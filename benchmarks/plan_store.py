@@ -26,6 +26,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from generated import run
 from sqlalchemy import Connection, insert, text
 
 from arachne_opt.canonical import digest
@@ -327,4 +328,4 @@ def collect(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

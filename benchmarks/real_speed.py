@@ -18,6 +18,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from generated import run
+
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.verify import verify
@@ -196,4 +198,4 @@ def show(rows: Sequence[Times]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

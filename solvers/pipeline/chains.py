@@ -22,7 +22,7 @@ from arachne_opt.costs.pipeline.base import Floats, Ints
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
 _TOGETHER = 100_000  # sums that are looked at together
-_LONG = 3  # pipelines of more stages pay their first send twice
+LONG = 3  # pipelines of more stages pay their first send twice
 
 _Key = tuple[int, int]
 _Layer = dict[_Key, Floats]
@@ -198,7 +198,7 @@ class Chains:
         self, best: Floats, k: int, sources: list[tuple[int, Floats, Floats]], limits: _Limits
     ) -> None:
         for o, ahead, after in sources:
-            load = self._work[o] + ahead * (2 if k > _LONG else 1)
+            load = self._work[o] + ahead * (2 if k > LONG else 1)
             self._lower(best, o, _through(self._kept(o, k, load, limits)[:1], after)[0])
 
     def _with_inner(

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
+from arachne_opt.solvers.pipeline.chains import LONG
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
-_LONG = 3  # pipelines of more stages pay their first send twice
 _Allowed = NDArray[np.bool_]
 
 
@@ -152,7 +152,7 @@ class PricedChains:
         """Loads [option, 0, end] of first stages of k; the last of the rows only where k is 1."""
         if k == 1:
             return np.where(allowed, self._work, np.inf)[:, :1, -1:]
-        ahead = self._ahead * (2 if k > _LONG else 1)
+        ahead = self._ahead * (2 if k > LONG else 1)
         return np.where(allowed, self._work + ahead, np.inf)[:, :1]
 
     def _later(self, k: int, allowed: _Allowed) -> Floats:

@@ -1,6 +1,6 @@
 """Proofs about plans of several pipelines, against all sets of all pipelines."""
 
-from itertools import combinations, combinations_with_replacement, product
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from arachne_opt.solvers.pipeline.columns import Column
 from arachne_opt.solvers.pipeline.priced_chains import PricedChains, Question
 from arachne_opt.solvers.pipeline.several_bound import open_cases
 from tests.solvers.pipeline.small import bench_of
-from tests.solvers.pipeline.test_single_bound import fits, parts
+from tests.solvers.pipeline.test_single_bound import parts, pipelines
 
 POOLS = ("A100-40=1,V100-16=1", "A100-40=3", "A100-40=2,V100-16=1")
 STAGES = 2
@@ -25,25 +25,17 @@ def small_bench(seed):
 
 def columns_of(bench, batch):
     """All pipelines of a batch."""
-    tables, rows = bench.tables(batch), bench.costs.row_count
-    options = range(len(tables.options))
-    tables.fill(np.array(options, dtype=np.int64))
-    for stages in range(1, STAGES + 1):
-        cuts_of = [(0, *inner, rows) for inner in combinations(range(1, rows), stages - 1)]
-        for template, cuts in product(product(options, repeat=stages), cuts_of):
-            used = tables.usage[list(template)].sum(axis=0)
-            if (used <= bench.limits).all() and fits(tables, template, cuts):
-                load, fill, update, _ = parts(tables, template, cuts)
-                chosen = tuple(tables.options[o] for o in template)
-                yield Column(
-                    batch=batch,
-                    options=chosen,
-                    cuts=cuts,
-                    load_s=load,
-                    fill_s=fill,
-                    update_s=update,
-                    used=used,
-                )
+    for tables, template, cuts in pipelines(bench, batch, STAGES):
+        load, fill, update, _ = parts(tables, template, cuts)
+        yield Column(
+            batch=batch,
+            options=tuple(tables.options[o] for o in template),
+            cuts=cuts,
+            load_s=load,
+            fill_s=fill,
+            update_s=update,
+            used=tables.usage[list(template)].sum(axis=0),
+        )
 
 
 def least_s(columns):

@@ -19,17 +19,23 @@ def small_bench(seed):
     return bench_of(POOLS[seed % 3], rows=4, batch=12, seed=seed, options=options)
 
 
-def priced(bench, batch):
-    """Load, fill, update and exchange of all pipelines of a batch, from the tables."""
+def pipelines(bench, batch, most_stages):
+    """Tables, template and cuts of all pipelines of a batch that fit the devices and memory."""
     tables, rows = bench.tables(batch), bench.costs.row_count
     options = range(len(tables.options))
     tables.fill(np.array(options, dtype=np.int64))
-    for stages in range(1, STAGES + 1):
+    for stages in range(1, most_stages + 1):
         cuts_of = [(0, *inner, rows) for inner in combinations(range(1, rows), stages - 1)]
         for template, cuts in product(product(options, repeat=stages), cuts_of):
             used = tables.usage[list(template)].sum(axis=0)
             if (used <= bench.limits).all() and fits(tables, template, cuts):
-                yield parts(tables, template, cuts)
+                yield tables, template, cuts
+
+
+def priced(bench, batch):
+    """Load, fill, update and exchange of all pipelines of a batch, from the tables."""
+    for pipeline in pipelines(bench, batch, STAGES):
+        yield parts(*pipeline)
 
 
 def fits(tables, template, cuts):

@@ -11,14 +11,16 @@ from arachne_opt.solvers.seeds.quick_list import QuickList
 from tests.strategies import random_problem
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_schedules_are_those_of_list_scheduling(seed):
+def digest_of(seed):
     problem = random_problem(seed)
     if problem.pinned:
         pytest.skip("the policy does not know pins, and is not asked where there are any")
-    if problem.forbidden_devices:
-        problem = usable_part(problem).problem
-    digest, rng = Digest(problem), random.Random(seed)
+    return Digest(usable_part(problem).problem if problem.forbidden_devices else problem)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_schedules_are_those_of_list_scheduling(seed):
+    digest, rng = digest_of(seed), random.Random(seed)
     lists = QuickList(digest)
     for _ in range(5):
         modes = [rng.choice(task.modes) for task in digest.tasks]
@@ -35,12 +37,7 @@ def test_schedules_are_those_of_list_scheduling(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_schedules_that_begin_alike_are_those_made_from_nothing(seed):
-    problem = random_problem(seed)
-    if problem.pinned:
-        pytest.skip("the policy does not know pins, and is not asked where there are any")
-    if problem.forbidden_devices:
-        problem = usable_part(problem).problem
-    digest, rng = Digest(problem), random.Random(seed)
+    digest, rng = digest_of(seed), random.Random(seed)
     lists = QuickList(digest)
     modes = [rng.choice(task.modes) for task in digest.tasks]
     priority = [rng.randrange(9) for _ in digest.tasks]
