@@ -39,7 +39,7 @@ def main() -> None:
     """Prints a row for each scenario."""
     options = _options()
     print(f"below {options.below:g} of the best, {os.cpu_count()} cores")
-    what = "open cases" if options.several or options.any else "batches open of all"
+    what = "open cases" if options.least else "batches open of all"
     print(f"scenario, best known s, ours s, asked s, {what}, seconds")
     for scenario in _chosen(options):
         row = _row(scenario, options)
@@ -60,8 +60,8 @@ def _row(scenario: Scenario, options: argparse.Namespace) -> tuple[object, ...]:
     def over() -> bool:
         return time.monotonic() - begin > options.time_limit
 
-    if options.several or options.any:
-        shown = _cases(bench, asked, over, 1 if options.any else 2)
+    if options.least:
+        shown = _cases(bench, asked, over, options.least)
     else:
         shown = _batches(bench, asked, over)
     return (
@@ -110,8 +110,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", action="append", required=True, help="may have wildcards")
     parser.add_argument("--below", type=float, default=0.99, help="part of the best time")
     parser.add_argument("--known", action="store_true", help="a part of the best known time")
-    parser.add_argument("--several", action="store_true", help="plans of two pipelines or more")
-    parser.add_argument("--any", action="store_true", help="plans of any number of pipelines")
+    parser.add_argument("--least", type=int, help="plans of so many pipelines or more")
     parser.add_argument("--mixed", action="store_true", help="stages of two types, too")
     parser.add_argument("--time-limit", type=float, default=600.0, help="seconds for a proof")
     return parser.parse_args()

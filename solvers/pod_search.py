@@ -11,6 +11,7 @@ from arachne_opt.solvers.cascade.pod_solver import PodSolver
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
+from arachne_opt.solvers.seeding import Seeding
 
 # Degrees of pods are for a deadline of the bound times this.
 _TARGET = 1.02
@@ -18,6 +19,11 @@ _TARGET = 1.02
 _BATCH = 96.0
 # So many pods are few; batches in vain after which few pods are left.
 _FEW, _PATIENCE = 8, 8
+# Where a policy has begun another search: share of the time for the first pods, and least of it;
+# length of a turn of the other search. It gets so many times as long as the pods where these end so
+# many times as late.
+_BEGIN_SHARE, _BEGIN_LEAST, _TURN = 0.3, 1.5, 0.4
+_BEHIND, _LONGER = 1.05, 4
 # Tasks placed in batches that count as one unit of deterministic work.
 _PLACED_PER_UNIT = 4_000_000
 
@@ -27,6 +33,7 @@ class PodSearch:
 
     Args:
         over: whether the search must end; asked at every step.
+        seeding: the search that a learned policy has begun, which goes on where pods do not help.
     """
 
     def __init__(
@@ -36,9 +43,10 @@ class PodSearch:
         clock: Clock,
         limits: Limits,
         over: Callable[[], bool],
+        seeding: Seeding | None = None,
     ) -> None:
         self._digest, self._best, self._clock = digest, best, clock
-        self._limits, self._over = limits, over
+        self._limits, self._over, self._seeding = limits, over, seeding
 
     def run(self) -> None:
         """Slow pods trade cascades until the end, or as long as that helps where they are few."""
@@ -47,8 +55,13 @@ class PodSearch:
         try:
             solver = PodSolver(self._digest, target_us, self._limits.seed)
             pods = Pods(self._digest, solver, self._limits.seed)
-            pods.begin(self._spent)
+            began = self._clock.elapsed()
+            end = self._first_pods_by()
+            pods.begin(lambda placed: self._spent(placed) or self._clock.elapsed() > end)
             if pods.pods:
+                self._offer(pods)
+                if self._clock.elapsed() > end or self._behind(pods):
+                    self._seed(pods, helpers, began)
                 self._improve(pods, helpers)
         finally:
             for helper in helpers:
@@ -60,13 +73,17 @@ class PodSearch:
         count = 0 if limits.deterministic else limits.workers - 1
         return start_helpers(self._digest, target_us, limits.seed, count)
 
+    def _first_pods_by(self) -> float:
+        """When the search of the first pods has to end: early where something else can go on."""
+        share = 1.0 if self._seeding is None else _BEGIN_SHARE
+        return self._clock.elapsed() + max(_BEGIN_LEAST, share * self._clock.left())
+
     def _improve(self, pods: Pods, helpers: Sequence[Helper]) -> None:
         def spent(placed: int) -> bool:
             _exchange(pods, helpers)
             return self._spent(placed)
 
-        self._offer(pods)
-        best_us, idle = pods.makespan_us, 0
+        best_us, idle, began = pods.makespan_us, 0, self._clock.elapsed()
         while not self._over() and (trades := pods.trades(_BATCH)):
             pods.settle(trades, pods.search(trades, spent))
             self._clock.spend(pods.recombine())
@@ -76,6 +93,38 @@ class PodSearch:
             # Few pods have few ways to trade; the whole is then small enough for other searches.
             if len(pods.pods) <= _FEW and idle >= _PATIENCE:
                 return
+            if self._behind(pods) or (idle and self._seeding_is_near()):
+                self._seed(pods, helpers, began)
+            began = self._clock.elapsed()
+
+    def _behind(self, pods: Pods) -> bool:
+        """Whether the pods are far behind the best schedule."""
+        assert self._best.schedule is not None
+        return pods.makespan_us > _BEHIND * self._best.schedule.makespan_us
+
+    def _seeding_is_near(self) -> bool:
+        """Whether what a policy has begun is not far behind the best schedule."""
+        assert self._best.schedule is not None
+        own_us = None if self._seeding is None else self._seeding.makespan_us
+        return own_us is not None and own_us < _BEHIND * self._best.schedule.makespan_us
+
+    def _seed(self, pods: Pods, helpers: Sequence[Helper], began: float) -> None:
+        """What a policy has begun goes on, and the helpers trade meanwhile.
+
+        As long as the pods have taken since, longer where they are far behind, and while it helps.
+        """
+        if self._seeding is None:
+            return
+
+        def over() -> bool:
+            _exchange(pods, helpers)
+            return self._over()
+
+        now = self._clock.elapsed()
+        end = now + (now - began) * (_LONGER if self._behind(pods) else 1)
+        while not self._over() and (self._seeding.run(_TURN, over) or self._clock.elapsed() < end):
+            pass
+        self._offer(pods)
 
     def _offer(self, pods: Pods) -> None:
         """Whole schedules take time: they are made when the slowest pod has become faster."""

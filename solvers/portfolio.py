@@ -14,7 +14,6 @@ from arachne_opt.solvers.base import Limits, ProgressCallback, Result, Status, S
 from arachne_opt.solvers.baselines.dynamic_cp import dynamic_cp
 from arachne_opt.solvers.baselines.knapformer import knapformer
 from arachne_opt.solvers.cascade.bounds import lower_bound
-from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest, binding_limits
 from arachne_opt.solvers.cascade.large import is_large
 from arachne_opt.solvers.cascade.list_schedule import list_schedules
@@ -28,7 +27,7 @@ from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.pinned import PinnedSearch
 from arachne_opt.solvers.roomy import RoomySearch
 from arachne_opt.solvers.search import Parts, Search
-from arachne_opt.solvers.seeds.policy_file import PolicyFile
+from arachne_opt.solvers.seeding import Seeding
 from arachne_opt.solvers.whole import to_whole, whole_progress
 
 # Share of the time for list scheduling, where all rules take longer; peers' rules begin up to the
@@ -36,9 +35,9 @@ from arachne_opt.solvers.whole import to_whole, whole_progress
 _LIST_SHARE, _RULE_SHARE = 0.1, 0.2
 # Schedules made where the search starts with pods.
 _FEW_LISTS = 1
-# Most of the time for plans that a learned policy draws, by share and in seconds, and tasks placed
-# in a unit of work.
-_SEED_SHARE, _SEED_MOST, _PLACED_PER_UNIT = 0.35, 1.0, 100_000
+# Most of the time for plans that a learned policy draws before other searches, by share and in
+# seconds.
+_SEED_SHARE, _SEED_MOST = 0.35, 1.0
 # The same where the search starts with pods, and most devices then: on more they make few plans.
 _FEW_SEEDS_SHARE, _FEW_SEEDS_MOST, _FEW_SEEDS_DEVICES = 0.15, 0.4, 160
 # Searches of so many seconds or less give this share of the time to what was learned.
@@ -146,11 +145,14 @@ def _solve(
     rules = _rules(digest, clock, limits) if parts is not None and parts.lists else []
     rule = min(rules, key=lambda schedule: schedule.key, default=None)
     ruled = rule is not None and best.offer(rule, "rule")
-    if parts is not None and parts.policy is not None:
-        seconds = _seeding_s(digest, limits, few=few)
-        learned = _offer_seed(digest, best, clock, limits, parts.policy, seconds)
-        # Where there is time, other beginnings lead further than the changes of a list schedule.
-        ruled |= learned and limits.time_limit_s <= _SHORT_S
+    seeding = None
+    if parts is not None and parts.policy is not None and not problem.pinned:
+        seeding = Seeding(digest, best, clock, parts.policy, limits.seed)
+        length = _seeding_s(digest, limits, few=few)
+        if length > 0 and not clock.over() and best.gap() > limits.gap:
+            learned = seeding.run(length, clock.over)
+            # Where there is time, other beginnings lead further than changes of a list schedule.
+            ruled |= learned and limits.time_limit_s <= _SHORT_S
     if start is not None and parts is not None and not problem.pinned:
         settle(digest, _worth(start, rule, best, few), best, clock, limits)
     if parts is not None and problem.pinned:
@@ -159,7 +161,7 @@ def _solve(
     elif parts is not None:
         # What was given had its share, and is gone back to as long as it is the best.
         begin = best.schedule if ruled else None
-        Search(digest, best, clock, limits, parts, begin).run()
+        Search(digest, best, clock, limits, parts, begin, seeding).run()
     return _finish(best, limits, clock, digest, name)
 
 
@@ -215,33 +217,6 @@ def _seeding_s(digest: Digest, limits: Limits, *, few: bool) -> float:
         return _SHORT_SHARE * limits.time_limit_s
     share, most = (_FEW_SEEDS_SHARE, _FEW_SEEDS_MOST) if few else (_SEED_SHARE, _SEED_MOST)
     return min(share * limits.time_limit_s, most)
-
-
-def _offer_seed(
-    digest: Digest,
-    best: Incumbent,
-    clock: Clock,
-    limits: Limits,
-    policy: PolicyFile,
-    seconds: float,
-) -> bool:
-    """Offers the best of the plans that a learned policy draws; whether it is the best now."""
-    if clock.over() or digest.problem.pinned or best.gap() <= limits.gap or seconds <= 0:
-        return False
-    # Late: numpy is needed for this only.
-    from arachne_opt.solvers.seeds.cascades import seed_schedule
-
-    end = clock.elapsed() + seconds
-
-    def spent(placed: int) -> bool:
-        clock.spend(placed / _PLACED_PER_UNIT)
-        return clock.over() or clock.elapsed() > end
-
-    known_us = None if best.schedule is None else best.schedule.makespan_us
-    schedule = seed_schedule(
-        FastDecoder(digest), policy, best.bound_us, limits.seed, spent, below_us=known_us
-    )
-    return best.offer(in_start_order(digest, schedule), "learned")
 
 
 def _finish(best: Incumbent, limits: Limits, clock: Clock, digest: Digest, solver: str) -> Result:

@@ -27,6 +27,7 @@ from arachne_opt.solvers.cascade.proof import Proof, prove
 from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
+from arachne_opt.solvers.seeding import Seeding
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
 # Rounds of annealing use these in turn.
@@ -36,6 +37,8 @@ _COOLINGS = (
     Cooling(hot=0.01, cold=0.0003, across=0.4),
 )
 _ROUNDS, _SHORTEST_ROUND = 12, 0.5
+# On more devices than these a learned policy makes too few plans to matter beside pods.
+_SEEDED_DEVICES = 512
 # Fresh starts take degrees for deadlines up to this multiple of the bound.
 _LOOSEST = 1.3
 # Longest run of one neighbourhood, and shares of a sequential solve.
@@ -88,6 +91,7 @@ class Search:
 
     Args:
         start: a schedule to begin the annealing with, such as one after the plan of a near problem.
+        seeding: the search that a learned policy has begun, which takes turns with the others.
     """
 
     def __init__(
@@ -98,8 +102,10 @@ class Search:
         limits: Limits,
         parts: Parts,
         start: Schedule | None = None,
+        seeding: Seeding | None = None,
     ) -> None:
         self._parts = parts
+        self._seeding = seeding
         self._digest = digest
         self._best = best
         self._clock = clock
@@ -214,7 +220,9 @@ class Search:
         # Late: numpy is needed for this only.
         from arachne_opt.solvers.pod_search import PodSearch
 
-        PodSearch(self._digest, self._best, self._clock, self._limits, self._over).run()
+        seeding = self._seeding if self._digest.device_count <= _SEEDED_DEVICES else None
+        search = PodSearch(self._digest, self._best, self._clock, self._limits, self._over, seeding)
+        search.run()
         self._large = False
 
     def _in_turn(self) -> None:
@@ -246,9 +254,19 @@ class Search:
         self._annealer.note_best(self._makespan_us())
         while self._clock.elapsed() < end and not self._over():
             length = min(length, end - self._clock.elapsed())
+            before_us = self._makespan_us()
             cooling = _COOLINGS[self._round % len(_COOLINGS)]
             self._annealer.round(self._next_start(), cooling, self._spent(length))
             self._round += 1
+            if self._makespan_us() >= before_us:
+                self._seed(length)
+
+    def _seed(self, length: float) -> None:
+        """Turns of what a learned policy has begun, if any, as long as they help."""
+        while self._seeding is not None and not self._over():
+            if not self._seeding.run(length, self._over):
+                return
+            self._annealer.note_best(self._makespan_us())
 
     def _next_start(self) -> State:
         """What the other thread found last, else a fresh schedule, in the last turn the best."""

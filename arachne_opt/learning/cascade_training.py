@@ -16,7 +16,7 @@ from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.schedule import from_plan, in_start_order
 from arachne_opt.solvers.seeds.cascade_features import CascadeView, view
-from arachne_opt.solvers.seeds.cascades import seed_schedule
+from arachne_opt.solvers.seeds.cascades import SeedSearch
 from arachne_opt.solvers.seeds.network import Array
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
@@ -251,11 +251,12 @@ def examine_cascades(problem: CascadeProblem, policy: PolicyFile, samples: int =
     """The makespan of the best of a few states that the policy draws, over the lower bound."""
     digest = Digest(problem)
     bound_us, placed = lower_bound(digest), 0
-    decoder = FastDecoder(digest)
 
     def spent(tasks: int) -> bool:
         nonlocal placed
         placed += tasks
         return placed >= samples * len(digest.tasks)
 
-    return seed_schedule(decoder, policy, bound_us, 0, spent).makespan_us / bound_us
+    search = SeedSearch(FastDecoder(digest), policy, bound_us, 0)
+    search.run(spent)
+    return search.schedule.makespan_us / bound_us

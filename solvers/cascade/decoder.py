@@ -224,9 +224,13 @@ class FastDecoder:
         key = degree, size_a, size_b
         if key not in self._shares:
             fair = range(max(1, degree - size_b), min(degree - 1, size_a) + 1)
-            shares = [a for a in fair if max(a, degree - a) <= self._nic_size * min(a, degree - a)]
+            shares = [a for a in fair if self.can_align((a, degree - a))]
             self._shares[key] = sorted(shares, key=lambda a: abs(2 * a - degree))
         return self._shares[key]
+
+    def can_align(self, counts: Sequence[int]) -> bool:
+        """Whether so many devices of each node can be on equal NIC groups."""
+        return max(counts) <= self._nic_size * min(counts)
 
     def _many_nodes(self, free: list[list[int]], line: Line, least: int) -> Where:
         """Equal shares on as few nodes as hold them, or as many devices as each node has."""

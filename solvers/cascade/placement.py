@@ -70,16 +70,22 @@ def cross_node_group(
     digest: Digest, free: Sequence[int], ready_us: int, mode: Mode, best: Choice | None
 ) -> Choice | None:
     """The best group over several nodes that ends before ``best``."""
-    times = sorted(free[d] for d in digest.devices_of_kind[mode.kind])
+    times = sorted([free[d] for d in digest.devices_of_kind[mode.kind]])
     quickest = scale_up(mode.duration_us, digest.mildest_ppm)
+    firsts = [
+        (min([free[d] for d in node.devices]), node)
+        for node in digest.nodes
+        if node.kind == mode.kind
+    ]
     for tried, start in enumerate(_starts(times[mode.degree - 1 :], ready_us)):
         if best is not None and (tried >= _TIMES_TRIED or start + quickest >= best.end_us):
             break
-        group = aligned_group(digest, free, start, mode)
+        nodes = [node for first, node in firsts if first <= start]
+        group = _aligned_group(nodes, free, start, mode.degree)
         if group is None:
             continue
         end = start + scale_up(mode.duration_us, digest.penalty_ppm(group))
-        waste = mode.degree * start - sum(free[d] for d in group)
+        waste = mode.degree * start - sum([free[d] for d in group])
         choice = Choice(end, waste, start, group)
         if best is None or choice < best:
             best = choice
@@ -96,26 +102,25 @@ def _starts(times: Sequence[int], ready_us: int) -> Iterator[int]:
             yield start
 
 
-def aligned_group(
-    digest: Digest, free: Sequence[int], start_us: int, mode: Mode
+def _aligned_group(
+    nodes: Sequence[FlatNode], free: Sequence[int], start_us: int, degree: int
 ) -> tuple[int, ...] | None:
     """A group over nodes among the devices free at a time, with the mildest penalty found."""
     rooms = []
-    for node in digest.nodes:
-        if node.kind != mode.kind:
-            continue
+    for node in nodes:
         rails = {}
         for nic, row in node.by_nic:
             if open_ := [d for d in row if free[d] <= start_us]:
-                rails[nic] = sorted(open_, key=lambda d: -free[d]) if len(open_) > 1 else open_
-        if rails:
-            rooms.append((sum(map(len, rails.values())), rails))
+                if len(open_) > 1:
+                    open_.sort(key=free.__getitem__, reverse=True)
+                rails[nic] = open_
+        rooms.append((sum(map(len, rails.values())), rails))
     rooms.sort(key=lambda room: -room[0])
-    for rails_of in _node_sets(rooms, mode.degree):
-        group = _aligned(rails_of, mode.degree)
+    for rails_of in _node_sets(rooms, degree):
+        group = _aligned(rails_of, degree)
         if group is not None:
             return group
-    return _any_group(rooms, mode.degree)
+    return _any_group(rooms, degree)
 
 
 _Room = tuple[int, dict[int, list[int]]]

@@ -115,7 +115,9 @@ class PodBatch:
         tables, nodes = self._tables, len(self._tables.sizes)
         self._depth = max(tables.sizes)
         self._degree = np.minimum(tables.degree, self._depth).ravel()
-        self._share, self._duration = tables.share.ravel(), tables.duration.ravel()
+        self._share, self._more = tables.share.ravel(), tables.more.ravel()
+        self._uneven = bool(self._more.any())
+        self._duration = tables.duration.ravel()
         self._resolved = tables.resolved.ravel()
         self._lag = [lag.ravel() for lag in tables.lag]
         each = 2 * self._depth + 1
@@ -296,8 +298,7 @@ class PodBatch:
             site = wished.take(at)
             site = np.where(site == sites, self._first_free(free, depth.take(at), arrivals), site)
             mode = first + site
-            span, share = self._duration.take(mode), self._share.take(mode)
-            ends.ravel()[at] = self._place(free, site, share, arrivals(site), span)
+            ends.ravel()[at] = self._place(free, site, mode, arrivals(site))
             codes.ravel()[at] = code.take(at) + site
             where.ravel()[at] = site
         last = ends[tasks - 1 : -1 : tasks]
@@ -342,21 +343,34 @@ class PodBatch:
                 np.copyto(latest, idle, where=better)
         return site
 
-    def _place(self, free: Ticks, site: Ints, share: Ints, start: Ticks, span: Ticks) -> Ticks:
-        """Ends of groups at sites, ``share`` devices of each node; their devices are taken."""
+    def _place(self, free: Ticks, site: Ints, mode: Ints, start: Ticks) -> Ticks:
+        """Ends of groups at sites; their devices are taken.
+
+        Args:
+            free: when devices are free.
+            site: of each chain.
+            mode: with the site, as a line of the tables.
+            start: when the inputs are there; changed.
+        """
+        first = share = self._share.take(mode)
         node = self._chain + self._member[0].take(site)
-        np.maximum(start, free.take(node + share), out=start)
+        if self._uneven:
+            more = self._more.take(mode)
+            first = share + (more > 0)
+        np.maximum(start, free.take(node + first), out=start)
         wide = []
-        for member, has in zip(self._member[1:], self._has_member[1:], strict=True):
+        for k, has in enumerate(self._has_member[1:], 1):
             chains = np.flatnonzero(has.take(site))
-            other = self._chain.take(chains) + member.take(site.take(chains))
-            start[chains] = np.maximum(start.take(chains), free.take(other + share.take(chains)))
-            wide.append((chains, other))
-        end = start + span
-        self._occupy(free, node, share, start, end)
-        for chains, other in wide:
-            taken = share.take(chains), start.take(chains), end.take(chains)
-            self._occupy(free, other, *taken)
+            other = self._chain.take(chains) + self._member[k].take(site.take(chains))
+            count = share.take(chains)
+            if self._uneven:
+                count += more.take(chains) > k
+            start[chains] = np.maximum(start.take(chains), free.take(other + count))
+            wide.append((chains, other, count))
+        end = start + self._duration.take(mode)
+        self._occupy(free, node, first, start, end)
+        for chains, other, count in wide:
+            self._occupy(free, other, count, start.take(chains), end.take(chains))
         return end
 
     def _occupy(self, free: Ticks, node: Ints, count: Ints, start: Ticks, end: Ticks) -> None:

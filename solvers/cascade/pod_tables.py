@@ -1,8 +1,8 @@
 """What the batched search of pods reads: shapes of cascades on the nodes of a pod, as flat arrays.
 
 Axes: k shape, x task of a shape (shapes with fewer tasks begin with empty ones), m mode, s site.
-A *site* is a set of nodes with equal shares of a group: one node, two nodes or all of them. Times
-are in ticks: microseconds, or more where 32 bits would not hold a makespan.
+A *site* is a set of nodes with about equal shares of a group: one node, two nodes or all of them.
+Times are in ticks: microseconds, or more where 32 bits would not hold a makespan.
 """
 
 from __future__ import annotations
@@ -53,6 +53,9 @@ class PodTables:
             for lines in self._decoder.modes
         ]
         self.mode_count = max(1, max(map(len, self._picks)))
+        # Which sites [site, other] are part of others.
+        self._inside = np.array([[{*t} >= {*s} for t in self.sites] for s in self.sites])
+        self._counts_of: dict[int, Ints] = {}
         self.tick_us = self._tick_us(most_cascades)
         self._make_arrays()
         for k, row in enumerate(self._rows):
@@ -73,9 +76,10 @@ class PodTables:
         kx = (self.shapes + 1, self.tasks)
         kxm = (*kx, self.mode_count)
         self.mode_counts: Ints = np.ones(kx, np.int64)
-        # Degree of a mode; devices of each node of a site.
+        # Degree of a mode; devices of each node of a site, and how many nodes have one more.
         self.degree: Ints = np.zeros(kxm, np.int64)
         self.share: Ints = np.zeros((*kxm, s), np.int64)
+        self.more: Ints = np.zeros((*kxm, s), np.int64)
         self.duration: Ticks = np.zeros((*kxm, s), np.int32)
         # The site for a wished one, where the last wish leaves the choice of the node open.
         self.resolved: Ints = np.zeros((*kxm, s + 1), np.int64)
@@ -103,7 +107,9 @@ class PodTables:
             for s in fitting:
                 span_us = line.duration_us if len(self.sites[s]) == 1 else line.cross_us
                 self.duration[k, x, m, s] = -(-span_us // self.tick_us)
-                self.share[k, x, m, s] = line.degree // len(self.sites[s])
+                self.share[k, x, m, s], self.more[k, x, m, s] = divmod(
+                    line.degree, len(self.sites[s])
+                )
             self._resolve(k, x, m, fitting)
             if self._decoder.waits:
                 self._fill_lags(k, x, i, m, fitting)
@@ -112,11 +118,15 @@ class PodTables:
         return [self._decoder.modes[i][m] for m in self._picks[i]]
 
     def _fitting(self, line: Line) -> list[int]:
-        """Sites with room for equal shares."""
+        """Sites with room for a group whose shares can be on equal NIC groups."""
 
         def fits(nodes: tuple[int, ...]) -> bool:
-            share, rest = divmod(line.degree, len(nodes))
-            return not rest and all(n in line.nodes and share <= self.sizes[n] for n in nodes)
+            shares = _shares(line.degree, len(nodes))
+            room = all(
+                n in line.nodes and share <= self.sizes[n]
+                for n, share in zip(nodes, shares, strict=True)
+            )
+            return room and self._decoder.can_align(shares)
 
         return [s for s, nodes in enumerate(self.sites) if fits(nodes)]
 
@@ -135,17 +145,24 @@ class PodTables:
     def _fill_lags(self, k: int, x: int, i: int, m: int, fitting: Sequence[int]) -> None:
         """Hand-offs by the devices that both groups have, as the decoder counts them."""
         near, far = (np.array(lags) for lags in self._decoder.lags_of(i, self._picks[i][m]))
-        degree = self.degree[k, x, m]
+        here = self._counts(int(self.degree[k, x, m]))
         for p, before in enumerate(self._decoder.predecessors[i]):
-            held = np.array([line.degree for line in self._lines(before)], np.int64)
-            for s in fitting:
-                here = self.sites[s]
-                for other, there in enumerate(self.sites):
-                    shared = len({*here} & {*there})
-                    share = np.minimum(degree // len(here), held // len(there))
-                    lags = near if {*there} >= {*here} else far
-                    ticks = -(-lags[shared * share] // self.tick_us)
-                    self.lag[p][k, x, m, s, : len(held), other] = ticks
+            held = [self._counts(line.degree) for line in self._lines(before)]
+            if not held:
+                continue
+            # By site, and mode and site of the task before.
+            kept = np.minimum(here[fitting, None, None], np.array(held)).sum(axis=3)
+            lags = np.where(self._inside[fitting, None], near[kept], far[kept])
+            self.lag[p][k, x, m, fitting, : len(held)] = -(-lags // self.tick_us)
+
+    def _counts(self, degree: int) -> Ints:
+        """Devices of every node [site, node] that a group of a degree has at each site."""
+        if degree not in self._counts_of:
+            counts: Ints = np.zeros((len(self.sites), len(self.sizes)), np.int64)
+            for s, nodes in enumerate(self.sites):
+                counts[s, list(nodes)] = _shares(degree, len(nodes))
+            self._counts_of[degree] = counts
+        return self._counts_of[degree]
 
     def _front(self, k: int, picks: Sequence[Pick]) -> tuple[Ints, Ints, Ints]:
         """Undominated picks of a shape by rising chain: chains, modes, and what is left by task."""
@@ -186,10 +203,19 @@ class PodTables:
     def site(self, place: Where) -> int:
         """The site of a group by nodes; the one that leaves the choice open where there is none."""
         nodes = tuple(n for n, _ in place)
-        even = len({count for _, count in place}) == 1
-        return self.sites.index(nodes) if even and nodes in self.sites else len(self.sites)
+        if nodes not in self.sites:
+            return len(self.sites)
+        site = self.sites.index(nodes)
+        alike = self.place(sum(count for _, count in place), site) == place
+        return site if alike else len(self.sites)
 
     def place(self, degree: int, site: int) -> Where:
         """Nodes and devices of a group at a site."""
         nodes = self.sites[site]
-        return tuple((n, degree // len(nodes)) for n in nodes)
+        return tuple(zip(nodes, _shares(degree, len(nodes)), strict=True))
+
+
+def _shares(degree: int, nodes: int) -> tuple[int, ...]:
+    """Devices of each node, about equal; the first nodes have one more."""
+    share, more = divmod(degree, nodes)
+    return (share + 1,) * more + (share,) * (nodes - more)

@@ -24,9 +24,8 @@ from arachne_opt.solvers.seeds.network import Array, forward
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 from arachne_opt.solvers.seeds.quick_list import Listed, QuickList
 
-_SAMPLES = 20_000  # list schedules that are made at most
 _FRESH = 40  # that are drawn; the others change them
-_STALE = 1500  # list schedules without a better one, after which no more are made
+_STALE = 1500  # list schedules without a better one, after which draws begin anew
 _HEAT = 0.0005  # of the makespan: schedules that much worse are gone on from
 _HEATS = (0.1, 0.3, 0.6)  # of the draws, in turn
 _LOOSEST = 1.5  # deadlines of the rule, as a multiple of the bound
@@ -86,56 +85,84 @@ def _mean(values: Array, owner: Ints, count: int) -> Array:
     return found
 
 
-def seed_schedule(
-    decoder: FastDecoder,
-    policy: PolicyFile,
-    bound_us: int,
-    seed: int,
-    spent: Callable[[int], bool],
-    *,
-    below_us: int | None = None,
-) -> Schedule:
+class SeedSearch:
     """The best list schedule of what the policy and the rules of list scheduling draw.
 
     After some draws the others change the best of them, a few cascades or tasks at a time; a change
-    that is hardly worse is gone on from, too.
+    that is hardly worse is gone on from, too. Where that leads no further, draws begin it anew.
 
     Args:
         decoder: of the problem.
         policy: with weights for cascades.
         bound_us: a lower bound of the makespan.
-        below_us: a makespan that is known to be possible.
         seed: of the draws.
-        spent: told how many tasks were placed since it was last asked; says whether to stop.
     """
-    advice = advise(policy, view(decoder, bound_us))
-    draws = Draws(decoder, advice, bound_us, seed)
-    changes = Changes(decoder, advice.logits, seed)
-    draws.below_us = below_us or draws.below_us
-    lists = QuickList(decoder.digest)
-    chance = random.Random(seed)
-    best: Listed | None = None
-    at: tuple[Choice, Listed] | None = None
-    last = 0
-    for number in range(_SAMPLES):
-        if at is None or best is None or number < _FRESH:
-            choice = draws.choice(number)
-            made = lists.decode(*choice, _ENDLESS_US if best is None else best.makespan_us)
-        else:
-            chosen, now = at
-            choice = changes.near(chosen, now)
-            worse_us = -math.log(1 - chance.random()) * _HEAT * best.makespan_us
-            made = lists.decode(*choice, round(now.makespan_us + worse_us), now)
+
+    def __init__(self, decoder: FastDecoder, policy: PolicyFile, bound_us: int, seed: int) -> None:
+        advice = advise(policy, view(decoder, bound_us))
+        self._draws = Draws(decoder, advice, bound_us, seed)
+        self._changes = Changes(decoder, advice.logits, seed)
+        self._lists = QuickList(decoder.digest)
+        self._chance = random.Random(seed)
+        self._tasks, self._bound_us = len(decoder.digest.tasks), bound_us
+        self._best: Listed | None = None
+        self._at: tuple[Choice, Listed] | None = None
+        # List schedules made, and those left to be drawn and to be without a better one.
+        self._made, self._fresh, self._patience = 0, _FRESH, _STALE
+
+    @property
+    def schedule(self) -> Schedule:
+        """The best so far; at least one has to be made."""
+        assert self._best is not None
+        return self._lists.schedule(self._best)
+
+    def run(self, spent: Callable[[int], bool], below_us: int | None = None) -> bool:
+        """Goes on from where it stopped; whether there is a better schedule than before.
+
+        Args:
+            spent: told how many tasks were placed since it was last asked; says whether to stop.
+            below_us: a makespan that is known to be possible.
+        """
+        before = self._best
+        if below_us is not None:
+            self._draws.below_us = min(self._draws.below_us, below_us)
+        while True:
+            self._step()
+            done = self._best is not None and self._best.makespan_us <= self._bound_us
+            if spent(self._tasks) or done:
+                return self._best is not before
+
+    def _step(self) -> None:
+        """Makes one list schedule: a draw, or a change of where the search is."""
+        if self._patience <= 0:
+            self._at, self._fresh, self._patience = None, _FRESH, _STALE
+        made = self._drawn() if self._at is None or self._fresh > 0 else self._changed(*self._at)
+        self._made, self._fresh, self._patience = (
+            self._made + 1,
+            self._fresh - 1,
+            self._patience - 1,
+        )
+        if made is not None and (self._best is None or made.key < self._best.key):
+            self._best, self._patience = made, _STALE
+            self._draws.below_us = min(self._draws.below_us, made.makespan_us)
+
+    def _drawn(self) -> Listed | None:
+        """A fresh list schedule; the search goes on from the best since it began anew."""
+        choice = self._draws.choice(self._made)
+        most_us = _ENDLESS_US if self._at is None else self._at[1].makespan_us
+        made = self._lists.decode(*choice, most_us)
         if made is not None:
-            at = choice, made
-            if best is None or made.key < best.key:
-                best, last = made, number
-                draws.below_us = min(draws.below_us, made.makespan_us)
-        done = best is not None and best.makespan_us <= bound_us
-        if spent(len(decoder.digest.tasks)) or done or number - last >= _STALE:
-            break
-    assert best is not None
-    return lists.schedule(best)
+            self._at = choice, made
+        return made
+
+    def _changed(self, choice: Choice, now: Listed) -> Listed | None:
+        """A change, gone on from where it is hardly worse."""
+        near = self._changes.near(choice, now)
+        worse_us = -math.log(1 - self._chance.random()) * _HEAT * now.makespan_us
+        made = self._lists.decode(*near, round(now.makespan_us + worse_us), now)
+        if made is not None:
+            self._at = near, made
+        return made
 
 
 class Draws:

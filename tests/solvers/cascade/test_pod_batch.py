@@ -76,6 +76,19 @@ def test_a_batch_finds_what_the_whole_search_proves_optimal():
     assert pod.makespan_us == best.objective_us
 
 
+def test_groups_over_nodes_need_no_equal_shares():
+    """Degree 20 fits three nodes of 8 as 7, 7 and 6."""
+    rows = (two_stage("c", {1: 100}, {10: 9000, 20: 4000}),)
+    problem = CascadeProblem(name="wide", cluster=even_cluster(3, 8), cascades=rows)
+    digest = Digest(problem)
+    solver = PodSolver(digest, lower_bound(digest), 0)
+    (pod,) = solver.solve([Wanted(solver.site((0, 1, 2), (0,)))], patiently)
+    assert sorted(len(devices) for _, devices in pod.runs) == [1, 20]
+    assert pod.makespan_us == lower_bound(digest)
+    schedule = left_shift(digest, pod.runs)
+    assert check_plan(problem, to_plan(digest, schedule)) == ()
+
+
 def test_a_search_goes_on_from_a_near_pod():
     rows = tuple(
         two_stage(f"c{i}", {1: 900, 2: 500}, {4: 3100 + 100 * i, 8: 1700}) for i in range(5)

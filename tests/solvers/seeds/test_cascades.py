@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from arachne_opt.cascade.check import check_plan
+from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.solvers import pod_search
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.decoder import FastDecoder
@@ -11,22 +13,34 @@ from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.schedule import to_plan
 from arachne_opt.solvers.portfolio import solve_cascade
 from arachne_opt.solvers.search import Parts
+from arachne_opt.solvers.seeding import Seeding
+from arachne_opt.solvers.seeds import cascades
 from arachne_opt.solvers.seeds.cascade_features import view
-from arachne_opt.solvers.seeds.cascades import advise, seed_schedule
+from arachne_opt.solvers.seeds.cascades import SeedSearch, advise
 from tests.seed_builders import random_cascade_policy
-from tests.strategies import random_problem
+from tests.strategies import even_cluster, random_problem, two_stage
 
 
-def drawn(problem, policy, samples=5):
-    digest = Digest(problem)
-    left = [samples]
+def samples(count):
+    """Stops after so many list schedules."""
+    left = [count]
 
-    def spent(_):
+    def spent(_placed):
         left[0] -= 1
         return left[0] <= 0
 
-    schedule = seed_schedule(FastDecoder(digest), policy, lower_bound(digest), 0, spent)
-    return to_plan(digest, schedule)
+    return spent
+
+
+def searching(problem, policy):
+    digest = Digest(problem)
+    return SeedSearch(FastDecoder(digest), policy, lower_bound(digest), 0)
+
+
+def drawn(problem, policy):
+    search = searching(problem, policy)
+    search.run(samples(5))
+    return to_plan(Digest(problem), search.schedule)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -41,6 +55,54 @@ def test_equal_seeds_draw_equal_plans():
     problem = random_problem(3)
     policy = random_cascade_policy(problem)
     assert drawn(problem, policy) == drawn(problem, policy)
+
+
+def test_a_search_that_stops_goes_on_as_if_it_had_not():
+    problem = random_problem(3)
+    policy = random_cascade_policy(problem)
+    whole, parts = searching(problem, policy), searching(problem, policy)
+    whole.run(samples(120))
+    for _ in range(3):
+        parts.run(samples(40))
+    assert parts.schedule == whole.schedule
+
+
+def test_a_search_that_leads_no_further_draws_anew(monkeypatch):
+    monkeypatch.setattr(cascades, "_FRESH", 4)
+    monkeypatch.setattr(cascades, "_STALE", 10)
+    draws = []
+    choice = cascades.Draws.choice
+    monkeypatch.setattr(
+        cascades.Draws, "choice", lambda self, number: draws.append(number) or choice(self, number)
+    )
+    problem = random_problem(3)
+    search = searching(problem, random_cascade_policy(problem))
+    search.run(samples(4))
+    best_us = search.schedule.makespan_us
+    search.run(samples(400))
+    assert len(draws) > 8
+    assert len({*draws}) == len(draws)
+    assert search.schedule.makespan_us <= best_us
+
+
+def test_a_policy_goes_on_where_pods_are_behind(monkeypatch):
+    lengths = []
+    run = Seeding.run
+    monkeypatch.setattr(
+        Seeding, "run", lambda self, *given: lengths.append(given[0]) or run(self, *given)
+    )
+    # As if pods were always far behind.
+    monkeypatch.setattr(pod_search, "_BEHIND", 0.0)
+    rows = tuple(
+        two_stage(f"c{i}", {1: 900, 2: 500}, {2: 3100 + 190 * i, 4: 1700 + 97 * i})
+        for i in range(30)
+    )
+    problem = CascadeProblem(name="large", cluster=even_cluster(8, 8), cascades=rows)
+    parts = Parts(policy=random_cascade_policy(problem))
+    limits = Limits(time_limit_s=2.5, deterministic=True, workers=1)
+    result = solve_cascade(problem, limits, parts=parts)
+    assert check_plan(problem, result.plan) == ()
+    assert lengths.count(pod_search._TURN) > 1
 
 
 @pytest.mark.parametrize("seed", range(4))
