@@ -34,19 +34,22 @@ class Seeding:
     def run(self, length: float, over: Callable[[], bool]) -> bool:
         """Goes on for so much of the limit; whether that gave the best schedule so far.
 
+        It ends earlier where it leads no further; the next turn begins anew.
+
         Args:
             length: seconds, or units of work.
             over: whether the search must end; asked at every list schedule.
         """
         end = self._clock.elapsed() + length
         found = False
+        search = self._begun()
         while True:
-            found |= self._turn(min(end, self._clock.elapsed() + _REPORTED), over)
-            done = self._best.gap() <= 0
+            found |= self._turn(search, min(end, self._clock.elapsed() + _REPORTED), over)
+            done = self._best.gap() <= 0 or search.stale
             if done or over() or self._clock.elapsed() >= end:
                 return found
 
-    def _turn(self, end: float, over: Callable[[], bool]) -> bool:
+    def _turn(self, search: SeedSearch, end: float, over: Callable[[], bool]) -> bool:
         """Goes on until a time; whether that gave the best schedule so far."""
 
         def spent(placed: int) -> bool:
@@ -54,7 +57,6 @@ class Seeding:
             return over() or self._clock.elapsed() >= end
 
         known = self._best.schedule
-        search = self._begun()
         if not search.run(spent, None if known is None else known.makespan_us):
             return False
         schedule = in_start_order(self._digest, search.schedule)

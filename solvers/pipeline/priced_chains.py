@@ -23,6 +23,8 @@ from arachne_opt.solvers.pipeline.workbench import Workbench
 
 _Allowed = NDArray[np.bool_]
 
+_ANY = 1e300  # seconds, more than any stage takes; their price is as low
+
 
 class Chain(NamedTuple):
     """A pipeline with its devices of each place; stages are options with first and end rows."""
@@ -116,6 +118,19 @@ class PricedChains:
         if self.count:
             self._ahead = ahead.reshape(shape).min(axis=1)[:, None, :]
             self._back = back.reshape(shape).min(axis=0)[:, :, None]
+
+    def cheapest(self, prices: Floats, limits: Floats) -> float:
+        """Least price of the devices of a pipeline, infinite where there is none.
+
+        Args:
+            prices: of a device, by place.
+            limits: devices of each place, 0 where there may be none.
+        """
+        one = np.ones(1)
+        allowed = (self.used <= limits).all(axis=1)[:, None, None]
+        allowed = np.broadcast_to(allowed, self._work.shape)
+        answer = self.least(Question(one / _ANY, prices, _ANY * one, np.inf * one, allowed))
+        return float(answer.price[0])
 
     def least(self, question: Question) -> Answer:
         """The least price for each limit; infinite where no pipeline keeps to it."""

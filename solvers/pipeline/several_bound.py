@@ -32,6 +32,7 @@ _EACH = 8  # up to so many pipelines every number is a case of its own
 _GROWTH = 1.2
 _FINE = 1.005  # ratio of the loads of parts whose profit is known well
 _SURVIVING = 1.02
+_TINY = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ def open_cases(
             continue
         steps = max(1, round(room / seconds / _FIRST_STEP))
         ends = np.linspace(0, room, steps + 1).tolist()
-        for low, high in _counts(least, int(bench.place_limits[list(places)].sum())):
+        for low, high in _counts(least, proof.most_pipelines(places)):
             across = proof.across_ab(places, low, high)
             for span in pairwise(ends):
                 case = Case(places=places, least=low, most=high, exchange_s=span)
@@ -75,6 +76,18 @@ class _Proof:
         batches = range(1, max(bench.ranking.batches(bench.problem.global_batch), default=0) + 1)
         chains = [PricedChains(bench, b) for b in batches if bench.tables(b).options]
         self._fitter = PriceFitter(chains, Prices(self.bound.prices, 0.0))
+
+    def most_pipelines(self, places: tuple[int, ...]) -> int:
+        """More pipelines would need more devices, or more of their memory, than there are."""
+        limits = np.zeros(len(self.bench.space.places))
+        limits[list(places)] = self.bench.place_limits[list(places)]
+        kinds = self.bench.problem.cluster.device_types
+        memory = np.array([kinds[name].memory_bytes for name, _ in self.bench.space.places], float)
+        most = limits.sum()
+        for weights in (np.ones_like(limits), memory / memory.sum()):
+            least = min((c.cheapest(weights, limits) for c in self._fitter.chains), default=np.inf)
+            most = min(most, limits @ weights / least)
+        return int(most + _TINY)
 
     def open_parts(self, case: Case, across_ab: Floats) -> Iterator[Case]:
         """The parts of a case that stay open."""

@@ -89,7 +89,7 @@ class SeedSearch:
     """The best list schedule of what the policy and the rules of list scheduling draw.
 
     After some draws the others change the best of them, a few cascades or tasks at a time; a change
-    that is hardly worse is gone on from, too. Where that leads no further, draws begin it anew.
+    that is hardly worse is gone on from, too.
 
     Args:
         decoder: of the problem.
@@ -116,8 +116,15 @@ class SeedSearch:
         assert self._best is not None
         return self._lists.schedule(self._best)
 
+    @property
+    def stale(self) -> bool:
+        """Whether changes lead no further."""
+        return self._patience <= 0
+
     def run(self, spent: Callable[[int], bool], below_us: int | None = None) -> bool:
         """Goes on from where it stopped; whether there is a better schedule than before.
+
+        It ends by itself where changes lead no further. The next run draws anew then.
 
         Args:
             spent: told how many tasks were placed since it was last asked; says whether to stop.
@@ -129,12 +136,12 @@ class SeedSearch:
         while True:
             self._step()
             done = self._best is not None and self._best.makespan_us <= self._bound_us
-            if spent(self._tasks) or done:
+            if spent(self._tasks) or done or self.stale:
                 return self._best is not before
 
     def _step(self) -> None:
         """Makes one list schedule: a draw, or a change of where the search is."""
-        if self._patience <= 0:
+        if self.stale:
             self._at, self._fresh, self._patience = None, _FRESH, _STALE
         made = self._drawn() if self._at is None or self._fresh > 0 else self._changed(*self._at)
         self._made, self._fresh, self._patience = (

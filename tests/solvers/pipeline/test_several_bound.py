@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from arachne_opt.pipeline.problem import PipelineOptions
+from arachne_opt.solvers.pipeline import several_bound
 from arachne_opt.solvers.pipeline.chains import Chains
 from arachne_opt.solvers.pipeline.columns import Column
 from arachne_opt.solvers.pipeline.priced_chains import PricedChains, Question
@@ -106,3 +107,14 @@ def test_a_search_that_is_over_leaves_cases_open():
     bench = small_bench(0)
     assert list(open_cases(bench, 1e-6, lambda: True)) == []  # closed by the work alone
     assert list(open_cases(bench, 1e6, lambda: True)) != []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_plan_has_more_pipelines_than_the_proof_looks_at(seed):
+    bench = small_bench(seed)
+    every = [c for b in range(1, SAMPLES + 1) for c in columns_of(bench, b)]
+    places = tuple(range(len(bench.space.places)))
+    most = several_bound._Proof(bench, np.inf, lambda: False).most_pipelines(places)
+    for count in range(most + 1, int(bench.place_limits.sum()) + 2):
+        for chosen in combinations_with_replacement(every, count):
+            assert not (np.sum([c.used for c in chosen], axis=0) <= bench.limits).all()
