@@ -38,7 +38,7 @@ _FEW_LISTS = 1
 # Most of the time for plans that a learned policy draws before other searches, by share and in
 # seconds.
 _SEED_SHARE, _SEED_MOST = 0.35, 1.0
-# The same where the search starts with pods, and most devices then: on more they make few plans.
+# The same where the search starts with pods, and most devices then.
 _FEW_SEEDS_SHARE, _FEW_SEEDS_MOST, _FEW_SEEDS_DEVICES = 0.15, 0.4, 160
 # Searches of so many seconds or less give this share of the time to what was learned.
 _SHORT_S, _SHORT_SHARE = 1.0, 0.85
@@ -145,14 +145,10 @@ def _solve(
     rules = _rules(digest, clock, limits) if parts is not None and parts.lists else []
     rule = min(rules, key=lambda schedule: schedule.key, default=None)
     ruled = rule is not None and best.offer(rule, "rule")
-    seeding = None
-    if parts is not None and parts.policy is not None and not problem.pinned:
-        seeding = Seeding(digest, best, clock, parts.policy, limits.seed)
-        length = _seeding_s(digest, limits, few=few)
-        if length > 0 and not clock.over() and best.gap() > limits.gap:
-            learned = seeding.run(length, clock.over)
-            # Where there is time, other beginnings lead further than changes of a list schedule.
-            ruled |= learned and limits.time_limit_s <= _SHORT_S
+    seeding = None if parts is None else _seeded(digest, best, clock, limits, parts, few=few)
+    if seeding is not None and limits.time_limit_s <= _SHORT_S:
+        # Where there is time, other beginnings lead further than changes of a list schedule.
+        ruled |= seeding.leads
     if start is not None and parts is not None and not problem.pinned:
         settle(digest, _worth(start, rule, best, few), best, clock, limits)
     if parts is not None and problem.pinned:
@@ -209,10 +205,22 @@ def _rules(digest: Digest, clock: Clock, limits: Limits) -> list[Schedule]:
     return found
 
 
-def _seeding_s(digest: Digest, limits: Limits, *, few: bool) -> float:
-    """Time for plans that a learned policy draws."""
-    if few and digest.device_count > _FEW_SEEDS_DEVICES:
-        return 0.0
+def _seeded(
+    digest: Digest, best: Incumbent, clock: Clock, limits: Limits, parts: Parts, *, few: bool
+) -> Seeding | None:
+    """What a learned policy begins, after its first turn; None where it has too little to say."""
+    # On many devices in pods a policy makes too few plans to matter.
+    many = few and digest.device_count > _FEW_SEEDS_DEVICES
+    if parts.policy is None or many or digest.problem.pinned:
+        return None
+    seeding = Seeding(digest, best, clock, parts.policy, limits.seed)
+    if not clock.over() and best.gap() > limits.gap:
+        seeding.run(_seeding_s(limits, few=few), clock.over)
+    return seeding
+
+
+def _seeding_s(limits: Limits, *, few: bool) -> float:
+    """Time for plans that a learned policy draws before other searches."""
     if limits.time_limit_s <= _SHORT_S:
         return _SHORT_SHARE * limits.time_limit_s
     share, most = (_FEW_SEEDS_SHARE, _FEW_SEEDS_MOST) if few else (_SEED_SHARE, _SEED_MOST)

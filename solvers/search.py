@@ -37,8 +37,6 @@ _COOLINGS = (
     Cooling(hot=0.01, cold=0.0003, across=0.4),
 )
 _ROUNDS, _SHORTEST_ROUND = 12, 0.5
-# On more devices than these a learned policy makes too few plans to matter beside pods.
-_SEEDED_DEVICES = 512
 # Fresh starts take degrees for deadlines up to this multiple of the bound.
 _LOOSEST = 1.3
 # Longest run of one neighbourhood, and shares of a sequential solve.
@@ -220,8 +218,9 @@ class Search:
         # Late: numpy is needed for this only.
         from arachne_opt.solvers.pod_search import PodSearch
 
-        seeding = self._seeding if self._digest.device_count <= _SEEDED_DEVICES else None
-        search = PodSearch(self._digest, self._best, self._clock, self._limits, self._over, seeding)
+        search = PodSearch(
+            self._digest, self._best, self._clock, self._limits, self._over, self._seeding
+        )
         search.run()
         self._large = False
 

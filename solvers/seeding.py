@@ -31,6 +31,14 @@ class Seeding:
         # Its own best, once it has made one.
         self.makespan_us: int | None = None
 
+    @property
+    def leads(self) -> bool:
+        """Whether nothing shorter than its own best is known."""
+        best = self._best.schedule
+        return self.makespan_us is not None and (
+            best is None or self.makespan_us <= best.makespan_us
+        )
+
     def run(self, length: float, over: Callable[[], bool]) -> bool:
         """Goes on for so much of the limit; whether that gave the best schedule so far.
 

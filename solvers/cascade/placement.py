@@ -72,14 +72,16 @@ def cross_node_group(
     """The best group over several nodes that ends before ``best``."""
     times = sorted([free[d] for d in digest.devices_of_kind[mode.kind]])
     quickest = scale_up(mode.duration_us, digest.mildest_ppm)
-    firsts = [
-        (min([free[d] for d in node.devices]), node)
-        for node in digest.nodes
-        if node.kind == mode.kind
-    ]
+    # When each node has a free device first; not needed where one node does as well.
+    firsts: list[tuple[int, FlatNode]] = []
     for tried, start in enumerate(_starts(times[mode.degree - 1 :], ready_us)):
         if best is not None and (tried >= _TIMES_TRIED or start + quickest >= best.end_us):
             break
+        firsts = firsts or [
+            (min([free[d] for d in node.devices]), node)
+            for node in digest.nodes
+            if node.kind == mode.kind
+        ]
         nodes = [node for first, node in firsts if first <= start]
         group = _aligned_group(nodes, free, start, mode.degree)
         if group is None:

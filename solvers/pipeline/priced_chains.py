@@ -127,8 +127,8 @@ class PricedChains:
             limits: devices of each place, 0 where there may be none.
         """
         one = np.ones(1)
-        allowed = (self.used <= limits).all(axis=1)[:, None, None]
-        allowed = np.broadcast_to(allowed, self._work.shape)
+        fits = (self.used <= limits).all(axis=1, keepdims=True)
+        allowed = np.broadcast_to(fits[:, :, None], self._work.shape)
         answer = self.least(Question(one / _ANY, prices, _ANY * one, np.inf * one, allowed))
         return float(answer.price[0])
 
