@@ -127,8 +127,8 @@ class PricedChains:
             limits: devices of each place, 0 where there may be none.
         """
         one = np.ones(1)
-        fits = (self.used <= limits).all(axis=1, keepdims=True)
-        allowed = np.broadcast_to(fits[:, :, None], self._work.shape)
+        fits: _Allowed = np.asarray((self.used <= limits).all(axis=1))
+        allowed = np.broadcast_to(fits[:, None, None], self._work.shape)
         answer = self.least(Question(one / _ANY, prices, _ANY * one, np.inf * one, allowed))
         return float(answer.price[0])
 
