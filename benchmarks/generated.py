@@ -51,6 +51,9 @@ def run(main: Callable[[], None]) -> None:
     except ArachneError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def limits_of(options: argparse.Namespace) -> Limits:

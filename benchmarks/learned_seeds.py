@@ -63,8 +63,10 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        # Before the first run, so that none is lost where nothing can be written.
+        path.open("a", encoding="utf-8").close()
         self.rows: dict[tuple[str, str, str], Row] = {}
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        for line in path.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
             self.rows[row["problem"], row["arm"], row["version"]] = row
 

@@ -5,8 +5,9 @@
 For each scenario our plan is searched, and then every batch is looked at for which a pipeline may
 take less than ``--below`` times its time. The proof is over all pipelines of any number of stages,
 in any order, with any rows, replicas, degrees and micro-batches, whose stages have one device type
-each; with ``--mixed`` also over the stages of two types that the planner looks at. Where the best
-known plan is the better one, it is what the time is a part of.
+each; with ``--mixed`` also over the stages of two types that the planner looks at. With ``--least``
+it is over plans of so many pipelines or more. Where the best known plan is the better one, it is
+what the time is a part of.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ _SEARCH_S = 20
 def main() -> None:
     """Prints a row for each scenario."""
     options = _options()
+    if options.least is not None and options.least < 1:
+        raise InputError(
+            f"{options.least} pipelines make no plan", where="--least", hint="1 or more"
+        )
     print(f"below {options.below:g} of the best, {os.cpu_count()} cores")
     what = "open cases" if options.least else "batches open of all"
     print(f"scenario, best known s, ours s, asked s, {what}, seconds")
@@ -110,7 +115,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", action="append", required=True, help="may have wildcards")
     parser.add_argument("--below", type=float, default=0.99, help="part of the best time")
     parser.add_argument("--known", action="store_true", help="a part of the best known time")
-    parser.add_argument("--least", type=int, help="plans of so many pipelines or more")
+    parser.add_argument("--least", type=int, help="plans of so many pipelines or more, from 1 on")
     parser.add_argument("--mixed", action="store_true", help="stages of two types, too")
     parser.add_argument("--time-limit", type=float, default=600.0, help="seconds for a proof")
     return parser.parse_args()
