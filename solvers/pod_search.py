@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.pod_helper import Helper, start_helpers
+from arachne_opt.solvers.cascade.pod_helper import pod_helpers
 from arachne_opt.solvers.cascade.pod_solver import PodSolver
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.clock import Clock
+from arachne_opt.solvers.helper import Helper
 from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.seeding import Seeding
 
@@ -71,7 +72,7 @@ class PodSearch:
         """A process for every further worker; they start while the pods are made."""
         limits = self._limits
         count = 0 if limits.deterministic else limits.workers - 1
-        return start_helpers(self._digest, target_us, limits.seed, count)
+        return pod_helpers(self._digest, target_us, limits.seed, count)
 
     def _first_pods_by(self) -> float:
         """When the search of the first pods has to end: early where something else can go on."""
@@ -145,4 +146,4 @@ def _exchange(pods: Pods, helpers: Sequence[Helper]) -> None:
             pods.settle(*answer)
     for helper in helpers:
         if helper.wants() and (trades := pods.trades(_BATCH)):
-            helper.send(trades)
+            helper.ask(tuple(trades))

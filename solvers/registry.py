@@ -48,7 +48,8 @@ from arachne_opt.solvers.whole import to_whole
 if TYPE_CHECKING:
     from arachne_opt.solvers.pipeline.base import PipelineSolver
 
-DEFAULT_PIPELINE_SOLVER = "portfolio"
+PORTFOLIO = "portfolio"
+DEFAULT_PIPELINE_SOLVER = PORTFOLIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +99,10 @@ def _by_rule(
     return {name: solve}
 
 
-SEARCHES = ("portfolio", "list", "cpsat")  # the others are peers' rules, which may not apply
+SEARCHES = (PORTFOLIO, "list", "cpsat")  # the others are peers' rules, which may not apply
 
 _SOLVERS: dict[str, Callable[..., Result]] = {
-    "portfolio": solve_cascade,
+    PORTFOLIO: solve_cascade,
     "list": solve_by_list,
     "cpsat": solve_exactly,
     **_by_rule("megatron-uniform", megatron_uniform),
@@ -120,7 +121,7 @@ def cascade_solver_names() -> tuple[str, ...]:
 
 
 def cascade_solver(
-    name: str = "portfolio", *, policy: PolicyFile | Shipped | None = SHIPPED
+    name: str = PORTFOLIO, *, policy: PolicyFile | Shipped | None = SHIPPED
 ) -> CascadeSolver:
     """The cascade solver of a name.
 
@@ -136,7 +137,7 @@ def cascade_solver(
         close = difflib.get_close_matches(name, _SOLVERS, n=1)
         hint = repr(close[0]) if close else "one of " + ", ".join(_SOLVERS)
         raise InputError(f"no cascade solver is called {name!r}", hint=hint)
-    if name == "portfolio":
+    if name == PORTFOLIO:
         parts = Parts(policy=resolved(policy, CASCADES))
         return NamedSolver(name, partial(solve_cascade, parts=parts))
     return NamedSolver(name, _SOLVERS[name])

@@ -1,4 +1,4 @@
-"""Annealing on the main thread, bounds and exact neighbourhoods aside, on one clock."""
+"""Annealing and walks on the main thread, bounds and exact neighbourhoods aside, on one clock."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from arachne_opt.solvers.cascade.list_schedule import (
     modes_for_deadline,
     priorities,
 )
+from arachne_opt.solvers.cascade.list_walk import ListWalk
 from arachne_opt.solvers.cascade.neighbourhood import Neighbourhood
 from arachne_opt.solvers.cascade.proof import Proof, prove
-from arachne_opt.solvers.cascade.schedule import Schedule
+from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.seeding import Seeding
@@ -43,8 +44,8 @@ _LOOSEST = 1.3
 _NEIGHBOURHOOD_S = 1.5
 _PROOF_SHARE = 0.3
 _WARM_SHARE = 0.3
-# Placed tasks of annealing that count as one unit of deterministic work.
-_PLACED_PER_UNIT = 800_000
+# Placed tasks of annealing that count as one unit of deterministic work, and those of lists.
+_PLACED_PER_UNIT, _LISTED_PER_UNIT = 800_000, 100_000
 # Building and simplifying a model, which CP-SAT's deterministic time leaves out.
 _RUN_UNITS = 0.1
 
@@ -113,6 +114,7 @@ class Search:
         self._starts = [] if start is None else [self._decoder.state_of(start)]
         self._annealer = Annealer(self._decoder, limits.seed, self._take_annealed)
         self._neighbourhood = Neighbourhood(self._decoder, limits.seed)
+        self._walker = ListWalk(digest, limits.seed)
         self._chance = random.Random(limits.seed)
         self._fronts = cascade_fronts(digest)
         self._round = 0
@@ -258,14 +260,32 @@ class Search:
             self._annealer.round(self._next_start(), cooling, self._spent(length))
             self._round += 1
             if self._makespan_us() >= before_us:
-                self._seed(length)
+                self._list(length)
 
-    def _seed(self, length: float) -> None:
-        """Turns of what a learned policy has begun, if any, as long as they help."""
-        while self._seeding is not None and not self._over():
-            if not self._seeding.run(length, self._over):
-                return
+    def _list(self, length: float) -> None:
+        """Turns of searches among list schedules, as long as they help.
+
+        One walks from the best schedule, the other is what a learned policy has begun, if any.
+        """
+        helped = True
+        while helped and not self._over():
+            helped = self._walk(length)
+            if self._seeding is not None and not self._over():
+                helped |= self._seeding.run(length, self._over)
             self._annealer.note_best(self._makespan_us())
+
+    def _walk(self, length: float) -> bool:
+        """A walk of list schedules from the best one; whether it found a better one."""
+        assert self._best.schedule is not None
+        found, spent = False, self._spent(length, _LISTED_PER_UNIT)
+        walk = self._walker.walk(
+            self._walker.start(self._best.schedule), lambda: spent(len(self._digest.tasks))
+        )
+        for at in walk:
+            if at.listed.makespan_us < self._makespan_us():
+                schedule = in_start_order(self._digest, self._walker.schedule(at))
+                found |= self._best.offer(schedule, "walk")
+        return found
 
     def _next_start(self) -> State:
         """What the other thread found last, else a fresh schedule, in the last turn the best."""
@@ -283,11 +303,11 @@ class Search:
         rule = self._chance.choice(RULES)
         return decode(self._digest, modes, priorities(self._digest, modes, rule))
 
-    def _spent(self, length: float) -> Spent:
+    def _spent(self, length: float, per_unit: float = _PLACED_PER_UNIT) -> Spent:
         begin = self._clock.elapsed()
 
         def spent(placed: int) -> float:
-            self._clock.spend(placed / _PLACED_PER_UNIT)
+            self._clock.spend(placed / per_unit)
             return 1.0 if self._over() else (self._clock.elapsed() - begin) / length
 
         return spent

@@ -1,37 +1,48 @@
 """Batching and placement together: which clips share a micro-batch, on which devices, and when.
 
 The relaxation (deadlines and device time, exact by dynamic programming) gives a bound for every
-batching and first batchings; annealing improves them under a quick list schedule; the full solver
-places the best few and spends what is left of the time on the best of these.
+batching and first batchings. The full solver places one of them; annealing of list schedules goes
+on from there and changes micro-batches, too; the full solver spends what is left of the time on the
+best that it found.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from arachne_opt.cascade.batching import Batching, BatchingProblem
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
-from arachne_opt.solvers.base import Limits, Progress, ProgressCallback, Result, Status, StopCheck
+from arachne_opt.solvers.base import (
+    CascadeSolver,
+    Limits,
+    Progress,
+    ProgressCallback,
+    Result,
+    Status,
+    StopCheck,
+)
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
-from arachne_opt.solvers.cascade.batching_search import BatchingSearch, State
-from arachne_opt.solvers.cascade.digest import Digest, Mode
-from arachne_opt.solvers.cascade.list_schedule import decode
-from arachne_opt.solvers.cascade.schedule import Run, in_start_order, left_shift, to_plan
+from arachne_opt.solvers.cascade.batching_helper import Walk, batching_helpers
+from arachne_opt.solvers.cascade.batching_search import BatchingSearch
 from arachne_opt.solvers.clock import Clock
-from arachne_opt.solvers.registry import cascade_solver
+from arachne_opt.solvers.registry import PORTFOLIO, cascade_solver
+from arachne_opt.solvers.seeds.policy_file import CASCADES, PolicyFile
+from arachne_opt.solvers.seeds.shipped import SHIPPED, Shipped, resolved
 
-# Shares of the time: first batchings, at most; rounds of annealing, each from the best so far; a
-# look at each finalist. The winner has the rest.
-_SEED_SHARE = 0.15
-_ANNEAL_SHARE = 0.6
-_ROUNDS = 3
-_LOOK_SHARE = 0.08
-_FINALISTS = 2
+# Shares of the time: first batchings, at most; a plan for one of them; then annealing up to so
+# much, in rounds that each begin with the best. The rest is for the best batching.
+_SEED_SHARE, _PLACE_SHARE, _ANNEAL_SHARE = 0.1, 0.35, 0.88
+_ROUNDS = 2
+# Rounds end where the best list schedule is so many times as long as a placed plan.
+_HOPELESS = 1.01
+# Seconds to wait for other processes, and between looks at them.
+_PATIENCE_S, _NAP_S = 0.1, 0.005
 
-# Steps of annealing that count as one unit of deterministic work.
-_STEPS_PER_UNIT = 1500
+# List schedules that count as one unit of deterministic work.
+_LISTS_PER_UNIT = 1500
 _STRETCHES = (1.0, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0)
 
 
@@ -42,7 +53,7 @@ class BatchingResult:
     Args:
         bound_us: proven lower bound of the makespan over all batchings of the candidates;
             ``result.bound_us`` holds for the chosen batching alone and may be higher.
-        tried: states that the search looked at.
+        tried: list schedules that were made.
     """
 
     batching: Batching
@@ -60,7 +71,7 @@ class BatchingResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Finalist:
+class _Placed:
     """A batching with the best plan known for it."""
 
     batching: Batching
@@ -73,6 +84,17 @@ class _Finalist:
         assert self.result.objective_us is not None
         return self.result.objective_us
 
+    @property
+    def plan(self) -> CascadePlan:
+        """The plan."""
+        assert self.result.plan is not None
+        return self.result.plan
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be found for this batching."""
+        return self.result.status is Status.OPTIMAL
+
 
 def solve_batching(
     problem: BatchingProblem,
@@ -80,7 +102,8 @@ def solve_batching(
     *,
     start: Batching | None = None,
     start_plan: CascadePlan | None = None,
-    solver: str = "portfolio",
+    solver: str = PORTFOLIO,
+    policy: PolicyFile | Shipped | None = SHIPPED,
     on_progress: ProgressCallback | None = None,
     should_stop: StopCheck | None = None,
 ) -> BatchingResult:
@@ -92,6 +115,7 @@ def solve_batching(
         start: a batching to begin with, such as that of buckets.
         start_plan: a plan for ``start``; the answer is then never worse.
         solver: the method that places micro-batches, by name.
+        policy: begins searches of the portfolio, see ``cascade_solver``.
         on_progress: told of every better plan; the bounds told hold for every batching.
         should_stop: asked often.
     """
@@ -99,11 +123,18 @@ def solve_batching(
     digest = BatchingDigest(problem)
     bound_us = digest.lower_bound()
     search = BatchingSearch(digest, bound_us, limits.seed)
-    placer = _Placer(problem, limits, clock, solver, on_progress, bound_us)
-    finalists = [placer.look(*pair) for pair in _searched(search, placer, start)]
-    if start is not None and start_plan is not None:
-        finalists.append(placer.look(start, start_plan))
-    best = placer.finish(min(finalists, key=lambda f: f.objective_us))
+    known = resolved(policy, CASCADES) if solver == PORTFOLIO else None
+    method = cascade_solver(solver, policy=known)
+    placer = _Placer(problem, limits, clock, method, on_progress, bound_us)
+    for batching in _first_batchings(digest, bound_us, start):
+        clock.spend(search.seed(batching) / _LISTS_PER_UNIT)
+        if clock.stopped() or clock.elapsed() > _SEED_SHARE * limits.time_limit_s:
+            break
+    with _Walkers(search, known, limits) as walkers:
+        walkers.send(_ANNEAL_SHARE * limits.time_limit_s - clock.elapsed())
+        first = placer.place(*_first(search, start, start_plan), _PLACE_SHARE * limits.time_limit_s)
+        _anneal(search, placer, first, walkers)
+    best = _finished(search, placer, first)
     return BatchingResult(
         batching=best.batching,
         problem=best.problem,
@@ -113,22 +144,71 @@ def solve_batching(
     )
 
 
-def _searched(
-    search: BatchingSearch, placer: _Placer, start: Batching | None
-) -> list[tuple[Batching, CascadePlan]]:
-    """The batchings that deserve to be placed well, each with a plan to begin with."""
+def _first(
+    search: BatchingSearch, start: Batching | None, start_plan: CascadePlan | None
+) -> tuple[Batching, CascadePlan | None]:
+    """What to place before the search: what was given, or else the best so far."""
+    if start is not None:
+        return start, start_plan
+    batching = search.batching(search.best)
+    return batching, search.plan(search.best, search.digest.problem.placement_problem(batching))
+
+
+class _Walkers:
+    """Processes that anneal beside the main one, until they are closed."""
+
+    def __init__(self, search: BatchingSearch, policy: PolicyFile | None, limits: Limits) -> None:
+        count = 0 if limits.deterministic else limits.workers - 1
+        self._search = search
+        self._helpers = batching_helpers(search.digest.problem, policy, limits.seed, count)
+
+    def __enter__(self) -> _Walkers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for helper in self._helpers:
+            helper.close()
+
+    def send(self, seconds: float) -> None:
+        """Lets those that have nothing to do walk from the best state for so long."""
+        walk = Walk(self._search.packed(self._search.best), time.time() + seconds)
+        for helper in self._helpers:
+            if helper.wants():
+                helper.ask(walk)
+
+    def take(self, patience_s: float) -> None:
+        """Takes what they have found, and waits for them a little."""
+        end_s = time.monotonic() + patience_s
+        while any(helper.busy() for helper in self._helpers) and time.monotonic() < end_s:
+            time.sleep(_NAP_S)
+        for helper in self._helpers:
+            for answer in helper.answers():
+                self._search.unpacked(answer.found)
+
+
+def _anneal(search: BatchingSearch, placer: _Placer, first: _Placed, walkers: _Walkers) -> None:
+    """Rounds of annealing after a placed batching, as long as they may lead further."""
     clock, limits = placer.clock, placer.limits
-    for batching in _first_batchings(search.digest, placer.bound_us, start):
-        clock.spend(search.seed(batching) / _STEPS_PER_UNIT)
-        if clock.stopped() or clock.elapsed() > _SEED_SHARE * limits.time_limit_s:
-            break
-    placed = _to_place(search, clock)
+    at = search.start(first.problem, first.plan)
     for number in range(_ROUNDS):
-        if placer.content(placed[0][1].makespan_us) or clock.over():
-            break
-        search.anneal(_progress(clock, limits, number))
-        placed = _to_place(search, clock)
-    return placed
+        best_us = min(first.objective_us, search.best.listed.makespan_us)
+        hopeless = number and search.best.listed.makespan_us > _HOPELESS * first.objective_us
+        if placer.content(best_us) or clock.over() or hopeless:
+            return
+        search.anneal(at, _progress(clock, limits, number))
+        walkers.take(_PATIENCE_S)
+        at = search.best
+
+
+def _finished(search: BatchingSearch, placer: _Placer, first: _Placed) -> _Placed:
+    """The best of a placed batching and of what the search has found, after all the time."""
+    batching = search.batching(search.best)
+    plan = search.plan(search.best, placer.problem_of(batching))
+    if plan.makespan_us >= first.objective_us:
+        batching, plan = first.batching, first.plan
+    if batching == first.batching and (placer.clock.over() or first.done):
+        return first
+    return placer.place(batching, plan, placer.clock.left())
 
 
 def _first_batchings(
@@ -147,52 +227,16 @@ def _first_batchings(
 
 
 def _progress(clock: Clock, limits: Limits, number: int) -> Callable[[], float]:
-    """The share of a round of annealing that is done, by time or by steps."""
-    end = _ANNEAL_SHARE * limits.time_limit_s * (number + 1) / _ROUNDS
+    """The share of a round of annealing that is done, by time or by list schedules."""
     begin = clock.elapsed()
+    left = _ANNEAL_SHARE * limits.time_limit_s - begin
+    length = max(1e-6, left / (_ROUNDS - number))
 
     def share() -> float:
-        clock.spend(1 / _STEPS_PER_UNIT)
-        if clock.stopped() or clock.elapsed() >= end:
-            return 1.0
-        return (clock.elapsed() - begin) / (end - begin)
+        clock.spend(1 / _LISTS_PER_UNIT)
+        return 1.0 if clock.stopped() else min(1.0, (clock.elapsed() - begin) / length)
 
     return share
-
-
-def _to_place(search: BatchingSearch, clock: Clock) -> list[tuple[Batching, CascadePlan]]:
-    """The batchings of the search that list scheduling places best, with these plans.
-
-    At least one; the others only while there is time.
-    """
-    pairs: list[tuple[Batching, CascadePlan]] = []
-    for scored in search.best():
-        if pairs and clock.over():
-            break
-        pairs.append((scored.state.batching, _decoded(search, scored.state)))
-    pairs.sort(key=lambda pair: pair[1].makespan_us)
-    return pairs[: 1 if clock.over() else _FINALISTS]
-
-
-def _decoded(search: BatchingSearch, state: State) -> CascadePlan:
-    """The better plan of two: the estimate's own groups, or a list schedule in the same order."""
-    digest = search.digest
-    problem = digest.problem.placement_problem(state.batching)
-    flat = Digest(problem)
-    position = {cascade.id: c for c, cascade in enumerate(problem.cascades)}
-    modes: dict[int, Mode] = {}
-    priority: dict[int, int] = {}
-    runs: list[Run] = []
-    for (number, task), devices in search.schedule.groups(state).items():
-        entry = state.entries[number]
-        index = flat.cascades[position[entry.segment.id]][task]
-        modes[index] = digest.fronts[entry.kind][entry.pick].modes[task]
-        priority[index] = -len(runs)
-        runs.append((index, devices))
-    ordered = [modes[index] for index in range(len(flat.tasks))]
-    schedules = [left_shift(flat, runs), decode(flat, ordered, priority)]
-    best = min((in_start_order(flat, schedule) for schedule in schedules), key=lambda s: s.key)
-    return to_plan(flat, best)
 
 
 class _Placer:
@@ -203,46 +247,32 @@ class _Placer:
         problem: BatchingProblem,
         limits: Limits,
         clock: Clock,
-        solver: str,
+        solver: CascadeSolver,
         on_progress: ProgressCallback | None,
         bound_us: int,
     ) -> None:
         self._problem = problem
         self.limits = limits
         self.clock = clock
-        self._solver = cascade_solver(solver)
+        self._solver = solver
         self._on_progress = on_progress
-        self.bound_us = bound_us
+        self._bound_us = bound_us
+        # Proven for single batchings.
+        self._bounds: dict[Batching, int] = {}
         self._told_us: int | None = None
+
+    def problem_of(self, batching: Batching) -> CascadeProblem:
+        """The placement problem of a batching."""
+        return self._problem.placement_problem(batching)
 
     def content(self, makespan_us: int) -> bool:
         """Whether a plan is within the asked gap to the bound of all batchings."""
-        return makespan_us <= self.bound_us * (1 + self.limits.gap)
+        return makespan_us <= self._bound_us * (1 + self.limits.gap)
 
-    def look(self, batching: Batching, plan: CascadePlan) -> _Finalist:
-        """A batching placed in a short time, beginning with a plan."""
-        problem = self._problem.placement_problem(batching)
-        seconds = _LOOK_SHARE * self.limits.time_limit_s
-        return _Finalist(batching, problem, self._solve(problem, plan, seconds))
-
-    def finish(self, best: _Finalist) -> _Finalist:
-        """The finalist after all the time that is left."""
-        if best.result.status is Status.OPTIMAL or self.clock.over():
-            return best
-        if self.content(best.objective_us):
-            return best
-        again = self._solve(best.problem, best.result.plan, self.clock.left())
-        bound_us = max(again.bound_us, best.result.bound_us)
-        if again.objective_us is None or again.objective_us > best.objective_us:
-            again = best.result
-        assert again.objective_us is not None
-        done = again.objective_us <= bound_us
-        status = Status.OPTIMAL if done else Status.FEASIBLE
-        result = replace(again, bound_us=min(bound_us, again.objective_us), status=status)
-        return replace(best, result=result)
-
-    def _solve(self, problem: CascadeProblem, start: CascadePlan | None, limit_s: float) -> Result:
-        limits = replace(self.limits, time_limit_s=max(limit_s, 1e-3))
+    def place(self, batching: Batching, start: CascadePlan | None, limit_s: float) -> _Placed:
+        """A batching placed within a time, beginning with a plan."""
+        problem = self.problem_of(batching)
+        limits = replace(self.limits, time_limit_s=max(min(limit_s, self.clock.left()), 1e-3))
         before_s = self.clock.wall_s()
         result = self._solver.solve(
             problem,
@@ -252,7 +282,16 @@ class _Placer:
             start_plan=start,
         )
         self.clock.spend(limit_s)
-        return result
+        return _Placed(batching, problem, self._with_bound(batching, result))
+
+    def _with_bound(self, batching: Batching, result: Result) -> Result:
+        """The result with the best bound that is proven for its batching."""
+        assert result.objective_us is not None
+        bound_us = max(result.bound_us, self._bounds.get(batching, 0))
+        self._bounds[batching] = bound_us
+        done = result.objective_us <= bound_us
+        status = Status.OPTIMAL if done else Status.FEASIBLE
+        return replace(result, bound_us=min(bound_us, result.objective_us), status=status)
 
     def _tell(self, progress: Progress, before_s: float) -> None:
         """Passes on what is better than all that was told, with the bound of all batchings."""
@@ -262,5 +301,5 @@ class _Placer:
         if self._told_us is None or better < self._told_us:
             self._told_us = better
             elapsed_s = before_s + progress.elapsed_s
-            bound_us = min(self.bound_us, better)
+            bound_us = min(self._bound_us, better)
             self._on_progress(replace(progress, elapsed_s=elapsed_s, bound_us=bound_us))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from arachne_opt.cascade.batching import Batching, BatchingProblem
+from arachne_opt.cascade.batching import Batching, BatchingProblem, Segment
 from arachne_opt.cascade.problem import Cascade, CascadeProblem
 from arachne_opt.solvers.cascade.bounds import Pick, pareto_picks
 from arachne_opt.solvers.cascade.digest import Digest
@@ -39,6 +39,36 @@ class BatchingDigest:
         self.prices = speed_prices(self.catalogue)
         self.capacity = sum(
             p * n for p, n in zip(self.prices, self.catalogue.count_of_kind, strict=True)
+        )
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """All candidates."""
+        return tuple(
+            Segment(number, first, size)
+            for number, family in enumerate(self.problem.families)
+            for first, row in enumerate(family.kinds)
+            for size, kind in enumerate(row, 1)
+            if kind is not None
+        )
+
+    @cached_property
+    def kind_of(self) -> tuple[int, ...]:
+        """The kind of each candidate."""
+        kinds = [self.problem.families[s.family].kind(s.first, s.size) for s in self.segments]
+        return tuple(kind for kind in kinds if kind is not None)
+
+    @cached_property
+    def candidates(self) -> Digest:
+        """A problem in which every candidate is there as a cascade; never to be solved whole."""
+        problem = self.problem
+        pairs = zip(self.segments, self.kind_of, strict=True)
+        return Digest(
+            CascadeProblem(
+                name=problem.name,
+                cluster=problem.cluster,
+                cascades=tuple(replace(problem.catalogue[k], id=s.id) for s, k in pairs),
+            )
         )
 
     @cached_property

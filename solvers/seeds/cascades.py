@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
+from arachne_opt.solvers.cascade.changes import Changes, Choice
 from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.list_schedule import (
     RULES,
@@ -17,12 +19,11 @@ from arachne_opt.solvers.cascade.list_schedule import (
     modes_for_deadline,
     priorities,
 )
+from arachne_opt.solvers.cascade.quick_list import Listed, QuickList
 from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.seeds.cascade_features import CascadeView, view
-from arachne_opt.solvers.seeds.changes import Changes, Choice
 from arachne_opt.solvers.seeds.network import Array, forward
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
-from arachne_opt.solvers.seeds.quick_list import Listed, QuickList
 
 _FRESH = 40  # that are drawn; the others change them
 _STALE = 1500  # list schedules without a better one, after which draws begin anew
@@ -85,6 +86,16 @@ def _mean(values: Array, owner: Ints, count: int) -> Array:
     return found
 
 
+def _odds(logits: Floats, sizes: Sequence[int]) -> list[list[float]]:
+    """Odds of the modes of each task, added up from the first on."""
+    first, found = 0, []
+    for size in sizes:
+        own = logits[first : first + size]
+        found.append(list(accumulate(np.exp(own - own.max()).tolist())))
+        first += size
+    return found
+
+
 class SeedSearch:
     """The best list schedule of what the policy and the rules of list scheduling draw.
 
@@ -101,7 +112,9 @@ class SeedSearch:
     def __init__(self, decoder: FastDecoder, policy: PolicyFile, bound_us: int, seed: int) -> None:
         advice = advise(policy, view(decoder, bound_us))
         self._draws = Draws(decoder, advice, bound_us, seed)
-        self._changes = Changes(decoder, advice.logits, seed)
+        modes = [[line.mode for line in lines] for lines in decoder.modes]
+        odds = _odds(advice.logits, [len(row) for row in modes])
+        self._changes = Changes(decoder.digest, modes, seed, odds)
         self._lists = QuickList(decoder.digest)
         self._chance = random.Random(seed)
         self._tasks, self._bound_us = len(decoder.digest.tasks), bound_us

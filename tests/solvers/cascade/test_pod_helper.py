@@ -10,7 +10,7 @@ from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.pod_helper import start_helpers
+from arachne_opt.solvers.cascade.pod_helper import pod_helpers
 from arachne_opt.solvers.cascade.pod_solver import PodSolver
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.schedule import to_plan
@@ -37,7 +37,7 @@ def helped():
     pods = Pods(digest, PodSolver(digest, target_us, 0), 0)
     # Stopped at once: there is something left to be found.
     pods.begin(at_once)
-    (helper,) = start_helpers(digest, target_us, 0, 1)
+    (helper,) = pod_helpers(digest, target_us, 0, 1)
     yield digest, pods, helper
     helper.close()
 
@@ -56,7 +56,7 @@ def test_a_helper_makes_pods_faster(helped):
     digest, pods, helper = helped
     before = pods.makespan_us
     for _ in range(3):
-        helper.send(pods.trades(32.0))
+        helper.ask(tuple(pods.trades(32.0)))
         (answer,) = answers_within(helper, 30)
         pods.remember(*answer)
         pods.settle(*answer)
@@ -68,7 +68,7 @@ def test_a_helper_makes_pods_faster(helped):
 def test_answers_to_what_has_changed_since_change_nothing(helped):
     _, pods, helper = helped
     trades = pods.trades(32.0)
-    helper.send(trades)
+    helper.ask(tuple(trades))
     pods.settle(trades, pods.search(trades, lambda _placed: False))
     (answer,) = answers_within(helper, 30)
     pods.settle(*answer)
@@ -79,7 +79,7 @@ def test_a_helper_takes_few_batches_ahead_and_none_when_it_is_dead(helped):
     _, pods, helper = helped
     trades = pods.trades(8.0)
     while helper.wants():
-        helper.send(trades)
+        helper.ask(tuple(trades))
     assert len(answers_within(helper, 30)) >= 1
     assert helper.wants()
     os.kill(helper.pid, 9)
@@ -91,7 +91,7 @@ def test_a_helper_takes_few_batches_ahead_and_none_when_it_is_dead(helped):
 
 def test_a_closed_helper_is_gone_without_waiting_for_its_job(helped):
     _, pods, helper = helped
-    helper.send(pods.trades(32.0) * 50)
+    helper.ask(tuple(pods.trades(32.0) * 50))
     began = time.monotonic()
     helper.close()
     assert time.monotonic() - began < 2
@@ -102,9 +102,9 @@ def test_a_closed_helper_is_gone_without_waiting_for_its_job(helped):
 def test_without_an_interpreter_to_start_there_is_no_helper(monkeypatch):
     digest = Digest(wide_problem())
     monkeypatch.setattr("sys.executable", "/no/such/python")
-    assert start_helpers(digest, 1, 0, 1) == []
+    assert pod_helpers(digest, 1, 0, 1) == []
     monkeypatch.setattr("sys.executable", "")
-    assert start_helpers(digest, 1, 0, 1) == []
+    assert pod_helpers(digest, 1, 0, 1) == []
     result = cascade_solver().solve(wide_problem(), Limits(time_limit_s=0.5))
     assert check_plan(wide_problem(), result.plan) == ()
 

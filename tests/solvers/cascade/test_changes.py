@@ -2,13 +2,11 @@
 
 import random
 
-import numpy as np
 import pytest
 
-from arachne_opt.solvers.cascade.decoder import FastDecoder
+from arachne_opt.solvers.cascade.changes import Changes, Choice, critical
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.seeds.changes import Changes, Choice, critical
-from arachne_opt.solvers.seeds.quick_list import QuickList
+from arachne_opt.solvers.cascade.quick_list import QuickList
 from tests.strategies import random_problem
 
 
@@ -37,8 +35,7 @@ def test_tasks_that_end_last_delay_the_end(seed):
 def test_changes_are_few_and_possible(seed):
     problem = free_problem(seed)
     digest, choice, made = listed(problem, seed)
-    decoder = FastDecoder(digest)
-    changes = Changes(decoder, np.zeros(sum(map(len, decoder.modes))), seed)
+    changes = Changes(digest, [task.modes for task in digest.tasks], seed)
     rows = max(map(len, digest.cascades))
     for _ in range(20):
         modes, priority = changes.near(choice, made)

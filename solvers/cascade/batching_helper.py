@@ -1,0 +1,76 @@
+"""Annealing over batchings in processes of their own, beside that of the main process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from arachne_opt.cascade.batching import Batching, BatchingProblem
+from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
+from arachne_opt.solvers.cascade.batching_search import BatchingSearch, Packed, State
+from arachne_opt.solvers.cascade.bounds import lower_bound
+from arachne_opt.solvers.cascade.decoder import FastDecoder
+from arachne_opt.solvers.cascade.digest import Digest
+from arachne_opt.solvers.cascade.schedule import to_plan
+from arachne_opt.solvers.helper import Helper, start_helpers
+from arachne_opt.solvers.seeds.cascades import SeedSearch
+from arachne_opt.solvers.seeds.policy_file import PolicyFile
+
+# Share of a walk for list schedules of its first batching after a learned policy: walks that begin
+# with one of these end elsewhere than one that begins with a placed plan.
+_SEED_SHARE = 0.4
+
+
+class Walk(NamedTuple):
+    """Where to begin, and when to end: the time of day in seconds."""
+
+    begin: Packed
+    until_s: float
+
+
+def batching_helpers(
+    problem: BatchingProblem, policy: PolicyFile | None, seed: int, count: int
+) -> list[Helper]:
+    """So many helpers, as far as they can be started; they are asked to walk.
+
+    An answer is the best state that a helper has found so far.
+    """
+    return start_helpers(count, walker, problem, policy, seed)
+
+
+def walker(
+    number: int, problem: BatchingProblem, policy: PolicyFile | None, seed: int
+) -> Callable[[Walk], Packed]:
+    """What answers in a helper."""
+    digest, seed = BatchingDigest(problem), seed + 1 + number
+    search = BatchingSearch(digest, digest.lower_bound(), seed)
+
+    def answer(walk: Walk) -> Packed:
+        now_s = time.time()
+        at = search.unpacked(walk.begin)
+        if policy is not None:
+            seeds_end_s = now_s + _SEED_SHARE * (walk.until_s - now_s)
+            at = _seeded(search, search.batching(at), policy, seed, seeds_end_s)
+            now_s = time.time()
+        length_s = max(1e-6, walk.until_s - now_s)
+        search.anneal(at, lambda: min(1.0, (time.time() - now_s) / length_s))
+        return search.packed(search.best)
+
+    return answer
+
+
+def _seeded(
+    search: BatchingSearch, batching: Batching, policy: PolicyFile, seed: int, until_s: float
+) -> State:
+    """The state of the best list schedule of a batching after a policy."""
+    problem = search.digest.problem.placement_problem(batching)
+    digest = Digest(problem)
+    bound_us = lower_bound(digest)
+    seeds = SeedSearch(FastDecoder(digest), policy, bound_us, seed)
+    while True:
+        # It ends by itself where it leads no further, and goes on elsewhere.
+        seeds.run(lambda _placed: time.time() >= until_s)
+        schedule = seeds.schedule
+        if time.time() >= until_s or schedule.makespan_us <= bound_us:
+            return search.start(problem, to_plan(digest, schedule))
