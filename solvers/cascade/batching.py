@@ -208,7 +208,9 @@ def _finished(search: BatchingSearch, placer: _Placer, first: _Placed) -> _Place
         batching, plan = first.batching, first.plan
     if batching == first.batching and (placer.clock.over() or first.done):
         return first
-    return placer.place(batching, plan, placer.clock.left())
+    last = placer.place(batching, plan, placer.clock.left())
+    # List schedules do not count memory over time, so that the plan may not have been possible.
+    return last if last.objective_us <= first.objective_us else first
 
 
 def _first_batchings(

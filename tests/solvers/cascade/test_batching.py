@@ -1,5 +1,6 @@
 """Batching and placement together."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -78,6 +79,21 @@ def test_the_answer_is_never_worse_than_the_plan_that_it_begins_with(seed: int) 
     placed = cascade_solver().solve(problem.placement_problem(start), SHORT)
     found = makespan_us(
         problem, Limits(time_limit_s=0.05, workers=1), start=start, start_plan=placed.plan
+    )
+    assert found.result.objective_us <= placed.objective_us
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nor_where_memory_is_short_for_what_list_schedules_find(seed: int) -> None:
+    problem, rng = random_batching(seed), random.Random(seed)
+    types = problem.cluster.device_types
+    problem = replace(problem, resident_bytes=tuple((t, rng.randint(0, 1 << 30)) for t in types))
+    start = next(iter(all_batchings(problem)))
+    placed = cascade_solver().solve(problem.placement_problem(start), SHORT)
+    if placed.plan is None:
+        pytest.skip("nothing fits")
+    found = makespan_us(
+        problem, Limits(time_limit_s=0.2, workers=1), start=start, start_plan=placed.plan
     )
     assert found.result.objective_us <= placed.objective_us
 
