@@ -38,8 +38,8 @@ _SEED_SHARE, _PLACE_SHARE, _ANNEAL_SHARE = 0.1, 0.35, 0.88
 _ROUNDS = 2
 # Rounds end where the best list schedule is so many times as long as a placed plan.
 _HOPELESS = 1.01
-# Seconds to wait for other processes, and between looks at them.
-_PATIENCE_S, _NAP_S = 0.1, 0.005
+# Seconds that are worth another process, to wait for it, and between looks at it.
+_LEAST_WALK_S, _PATIENCE_S, _NAP_S = 1.0, 0.1, 0.005
 
 # List schedules that count as one unit of deterministic work.
 _LISTS_PER_UNIT = 1500
@@ -130,10 +130,10 @@ def solve_batching(
         clock.spend(search.seed(batching) / _LISTS_PER_UNIT)
         if clock.stopped() or clock.elapsed() > _SEED_SHARE * limits.time_limit_s:
             break
-    with _Walkers(search, known, limits) as walkers:
-        walkers.send(_ANNEAL_SHARE * limits.time_limit_s - clock.elapsed())
-        first = placer.place(*_first(search, start, start_plan), _PLACE_SHARE * limits.time_limit_s)
-        _anneal(search, placer, first, walkers)
+    with _Walkers(search, placer, known) as walkers:
+        first = placer.place(*_first(search, placer, start, start_plan), _PLACE_SHARE)
+        _anneal(search, placer, first)
+        walkers.take()
     best = _finished(search, placer, first)
     return BatchingResult(
         batching=best.batching,
@@ -145,22 +145,28 @@ def solve_batching(
 
 
 def _first(
-    search: BatchingSearch, start: Batching | None, start_plan: CascadePlan | None
+    search: BatchingSearch, placer: _Placer, start: Batching | None, start_plan: CascadePlan | None
 ) -> tuple[Batching, CascadePlan | None]:
     """What to place before the search: what was given, or else the best so far."""
     if start is not None:
         return start, start_plan
     batching = search.batching(search.best)
-    return batching, search.plan(search.best, search.digest.problem.placement_problem(batching))
+    return batching, search.plan(search.best, placer.problem_of(batching))
 
 
 class _Walkers:
-    """Processes that anneal beside the main one, until they are closed."""
+    """Processes that anneal beside the main one, from the best state on, until they are closed."""
 
-    def __init__(self, search: BatchingSearch, policy: PolicyFile | None, limits: Limits) -> None:
-        count = 0 if limits.deterministic else limits.workers - 1
-        self._search = search
+    def __init__(self, search: BatchingSearch, placer: _Placer, policy: PolicyFile | None) -> None:
+        self._search, limits = search, placer.limits
+        left_s = _ANNEAL_SHARE * limits.time_limit_s - placer.clock.elapsed()
+        self._until_s = time.time() + left_s
+        solved = placer.content(search.best.listed.makespan_us)
+        alone = limits.deterministic or left_s < _LEAST_WALK_S or solved
+        count = 0 if alone else limits.workers - 1
         self._helpers = batching_helpers(search.digest.problem, policy, limits.seed, count)
+        for helper in self._helpers:
+            helper.ask(Walk(search.packed(search.best), self._until_s))
 
     def __enter__(self) -> _Walkers:
         return self
@@ -169,34 +175,27 @@ class _Walkers:
         for helper in self._helpers:
             helper.close()
 
-    def send(self, seconds: float) -> None:
-        """Lets those that have nothing to do walk from the best state for so long."""
-        walk = Walk(self._search.packed(self._search.best), time.time() + seconds)
-        for helper in self._helpers:
-            if helper.wants():
-                helper.ask(walk)
-
-    def take(self, patience_s: float) -> None:
-        """Takes what they have found, and waits for them a little."""
-        end_s = time.monotonic() + patience_s
-        while any(helper.busy() for helper in self._helpers) and time.monotonic() < end_s:
+    def take(self) -> None:
+        """Takes what they have found, and waits for it a little where they have to be done."""
+        while time.time() >= self._until_s and any(helper.busy() for helper in self._helpers):
+            if time.time() > self._until_s + _PATIENCE_S:
+                break
             time.sleep(_NAP_S)
         for helper in self._helpers:
             for answer in helper.answers():
                 self._search.unpacked(answer.found)
 
 
-def _anneal(search: BatchingSearch, placer: _Placer, first: _Placed, walkers: _Walkers) -> None:
+def _anneal(search: BatchingSearch, placer: _Placer, first: _Placed) -> None:
     """Rounds of annealing after a placed batching, as long as they may lead further."""
     clock, limits = placer.clock, placer.limits
     at = search.start(first.problem, first.plan)
     for number in range(_ROUNDS):
-        best_us = min(first.objective_us, search.best.listed.makespan_us)
-        hopeless = number and search.best.listed.makespan_us > _HOPELESS * first.objective_us
-        if placer.content(best_us) or clock.over() or hopeless:
+        best_us = search.best.listed.makespan_us
+        hopeless = number > 0 and best_us > _HOPELESS * first.objective_us
+        if placer.content(min(first.objective_us, best_us)) or clock.over() or hopeless:
             return
         search.anneal(at, _progress(clock, limits, number))
-        walkers.take(_PATIENCE_S)
         at = search.best
 
 
@@ -206,9 +205,10 @@ def _finished(search: BatchingSearch, placer: _Placer, first: _Placed) -> _Place
     plan = search.plan(search.best, placer.problem_of(batching))
     if plan.makespan_us >= first.objective_us:
         batching, plan = first.batching, first.plan
-    if batching == first.batching and (placer.clock.over() or first.done):
+    done = first.done or placer.clock.over() or placer.content(first.objective_us)
+    if batching == first.batching and done:
         return first
-    last = placer.place(batching, plan, placer.clock.left())
+    last = placer.place(batching, plan)
     # List schedules do not count memory over time, so that the plan may not have been possible.
     return last if last.objective_us <= first.objective_us else first
 
@@ -271,10 +271,11 @@ class _Placer:
         """Whether a plan is within the asked gap to the bound of all batchings."""
         return makespan_us <= self._bound_us * (1 + self.limits.gap)
 
-    def place(self, batching: Batching, start: CascadePlan | None, limit_s: float) -> _Placed:
-        """A batching placed within a time, beginning with a plan."""
+    def place(self, batching: Batching, start: CascadePlan | None, share: float = 1.0) -> _Placed:
+        """A batching placed in a share of all the time, beginning with a plan."""
         problem = self.problem_of(batching)
-        limits = replace(self.limits, time_limit_s=max(min(limit_s, self.clock.left()), 1e-3))
+        limit_s = max(min(share * self.limits.time_limit_s, self.clock.left()), 1e-3)
+        limits = replace(self.limits, time_limit_s=limit_s)
         before_s = self.clock.wall_s()
         result = self._solver.solve(
             problem,

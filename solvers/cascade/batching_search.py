@@ -19,14 +19,13 @@ from arachne_opt.solvers.cascade.decoder import useful_modes
 from arachne_opt.solvers.cascade.digest import Digest, Mode
 from arachne_opt.solvers.cascade.list_schedule import RULES, priorities
 from arachne_opt.solvers.cascade.list_walk import anneal
-from arachne_opt.solvers.cascade.quick_list import Listed, QuickList
+from arachne_opt.solvers.cascade.quick_list import ANY_US, Listed, QuickList
 from arachne_opt.solvers.cascade.schedule import in_start_order, left_shift, to_plan
 
 # Share of the changes that change micro-batches; of these, those that keep the degrees as far as
 # they can; deadlines for the degrees of the others, in parts of the makespan.
 _RECUT, _KEEP, _DEADLINES = 0.3, 0.5, (0.3, 1.0)
 _SEED_STRETCHES = (1.0, 1.05, 1.12, 1.25, 1.5, 2.0)
-_ANY_US = 1 << 62
 
 
 # For each candidate that runs: degree, device type and priority of its tasks.
@@ -75,7 +74,7 @@ class BatchingSearch:
             modes = self._modes(round(self._bound_us * stretch))
             for rule in RULES:
                 choice = Choice(modes, priorities(self._all, modes, rule))
-                most_us = _ANY_US if self._best is None else self._best.listed.makespan_us
+                most_us = ANY_US if self._best is None else self._best.listed.makespan_us
                 self._keep(self._state(tuple(running), choice, most_us))
         return len(_SEED_STRETCHES) * len(RULES)
 
@@ -129,7 +128,7 @@ class BatchingSearch:
 
     def _begun(self, running: list[int], choice: Choice) -> State:
         """The state of a choice, however long it takes."""
-        state = self._state(tuple(running), choice, _ANY_US)
+        state = self._state(tuple(running), choice, ANY_US)
         assert state is not None
         self._keep(state)
         return state

@@ -10,12 +10,11 @@ from typing import NamedTuple, Protocol, TypeVar
 from arachne_opt.solvers.cascade.changes import Changes, Choice
 from arachne_opt.solvers.cascade.decoder import useful_modes
 from arachne_opt.solvers.cascade.digest import Digest, Mode
-from arachne_opt.solvers.cascade.quick_list import Listed, QuickList
+from arachne_opt.solvers.cascade.quick_list import ANY_US, Listed, QuickList
 from arachne_opt.solvers.cascade.schedule import Schedule
 
 # Schedules that much worse, in parts of the makespan, are gone on from: at first and at last.
 _HOT, _COLD = 0.004, 0.0003
-_ANY_US = 1 << 62
 
 
 class HasList(Protocol):
@@ -77,7 +76,7 @@ class ListWalk:
             assert mode is not None  # schedules use modes of their tasks
             modes[i] = mode
         choice = Choice(modes, [-us for us in schedule.starts_us])
-        listed = self._lists.decode(*choice, _ANY_US)
+        listed = self._lists.decode(*choice, ANY_US)
         assert listed is not None  # any time is enough
         return Walked(choice, listed)
 

@@ -15,6 +15,7 @@ from arachne_opt.solvers.cascade.schedule import Schedule, left_shift
 # Before a task: the slots of every node, and device time that is lost.
 _State = tuple[list[Row], int]
 
+ANY_US = 1 << 62  # longer than any schedule
 _REMEMBERED = 1 << 16  # hand-offs that are kept
 
 

@@ -19,7 +19,7 @@ from arachne_opt.solvers.cascade.list_schedule import (
     modes_for_deadline,
     priorities,
 )
-from arachne_opt.solvers.cascade.quick_list import Listed, QuickList
+from arachne_opt.solvers.cascade.quick_list import ANY_US, Listed, QuickList
 from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.seeds.cascade_features import CascadeView, view
 from arachne_opt.solvers.seeds.network import Array, forward
@@ -32,7 +32,6 @@ _HEATS = (0.1, 0.3, 0.6)  # of the draws, in turn
 _LOOSEST = 1.5  # deadlines of the rule, as a multiple of the bound
 _KEPT = 0.3  # most cascades that keep the policy's degrees beside those of a rule
 _HOPELESS = 3.0  # times the bound: longer schedules are of no use
-_ENDLESS_US = 1 << 62  # longer than any schedule
 _STEPS = 1_000_000  # of the bound: starts that are told apart
 _NUDGE = 0.05  # of the bound: random shifts of starts, times the heat
 
@@ -169,7 +168,7 @@ class SeedSearch:
     def _drawn(self) -> Listed | None:
         """A fresh list schedule; the search goes on from the best since it began anew."""
         choice = self._draws.choice(self._made)
-        most_us = _ENDLESS_US if self._at is None else self._at[1].makespan_us
+        most_us = ANY_US if self._at is None else self._at[1].makespan_us
         made = self._lists.decode(*choice, most_us)
         if made is not None:
             self._at = choice, made

@@ -1,10 +1,10 @@
 """Batching and placement together."""
 
-import random
 from dataclasses import replace
 
 import pytest
 
+from arachne_opt.cascade.problem import Cascade, Option, Task
 from arachne_opt.cascade.verify import verify
 from arachne_opt.solvers.base import Limits, Progress, Status
 from arachne_opt.solvers.cascade.batching import solve_batching
@@ -14,10 +14,21 @@ from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.quick import quick_plan
 from arachne_opt.solvers.registry import cascade_solver
 from tests.batching_builders import all_batchings, one_shape, random_batching
-from tests.strategies import even_cluster, seeded_plan
+from tests.strategies import FAST, GIB, even_cluster, seeded_plan, simple_task
 
 PAIR = even_cluster(1, 2)
 SHORT = Limits(time_limit_s=0.3, workers=1)
+
+
+def large_pair() -> tuple[Cascade, Cascade]:
+    """One clip and two clips: encoding takes 10 s, denoising two devices and most of them."""
+    s, made = 10**6, []
+    for seconds, room in ((100, 70), (203, 20)):
+        denoise = (Option(degree=2, duration_us=seconds * s, memory_bytes=room * GIB),)
+        encode = simple_task("encode", {1: 10 * s}, memory_bytes=10 * GIB)
+        last = Task(name="denoise", options=denoise, predecessors=(0,), input_bytes=20 * GIB)
+        made.append(Cascade(id=str(len(made) + 1), tasks=(encode, last)))
+    return made[0], made[1]
 
 
 def makespan_us(problem, limits=SHORT, **given):
@@ -83,19 +94,18 @@ def test_the_answer_is_never_worse_than_the_plan_that_it_begins_with(seed: int) 
     assert found.result.objective_us <= placed.objective_us
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_nor_where_memory_is_short_for_what_list_schedules_find(seed: int) -> None:
-    problem, rng = random_batching(seed), random.Random(seed)
-    types = problem.cluster.device_types
-    problem = replace(problem, resident_bytes=tuple((t, rng.randint(0, 1 << 30)) for t in types))
-    start = next(iter(all_batchings(problem)))
-    placed = cascade_solver().solve(problem.placement_problem(start), SHORT)
-    if placed.plan is None:
-        pytest.skip("nothing fits")
-    found = makespan_us(
-        problem, Limits(time_limit_s=0.2, workers=1), start=start, start_plan=placed.plan
-    )
-    assert found.result.objective_us <= placed.objective_us
+def test_nor_where_memory_is_short_for_what_list_schedules_find() -> None:
+    """Apart 210 s, but for latents that wait beside the other denoising; together 213 s."""
+    apart, together = large_pair()
+    problem = one_shape(PAIR, 2, {1: {1: 1}, 2: {1: 1}})
+    resident = ((FAST.name, 5 * GIB),)
+    problem = replace(problem, catalogue=(apart, together), resident_bytes=resident)
+    free = makespan_us(replace(problem, resident_bytes=()), start=((2,),))
+    assert free.batching == ((1, 1),)
+    found = makespan_us(problem, start=((2,),))
+    assert found.batching == ((2,),)
+    alone = cascade_solver().solve(problem.placement_problem(((1, 1),)), SHORT)
+    assert free.result.objective_us < found.result.objective_us < alone.objective_us
 
 
 def test_equal_input_and_seed_give_an_equal_answer() -> None:

@@ -11,11 +11,9 @@ from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.usable import usable_part
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.list_schedule import decode
-from arachne_opt.solvers.cascade.quick_list import QuickList
+from arachne_opt.solvers.cascade.quick_list import ANY_US, QuickList
 from arachne_opt.solvers.cascade.schedule import to_plan
 from tests.strategies import even_cluster, random_problem, two_stage
-
-ANY_US = 1 << 62
 
 
 def digest_of(seed):
@@ -25,18 +23,23 @@ def digest_of(seed):
     return Digest(usable_part(problem).problem if problem.forbidden_devices else problem)
 
 
-def drawn(digest, rng, ranks=9):
+def drawn(digest, rng):
     modes = [rng.choice(task.modes) for task in digest.tasks]
-    return modes, [rng.randrange(ranks) for _ in digest.tasks]
+    return modes, [rng.randrange(9) for _ in digest.tasks]
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_schedules_are_legal_and_no_longer_than_promised(seed):
+def some_lists(seed):
+    """Some choices with their list schedules."""
     digest, rng = digest_of(seed), random.Random(seed)
     lists = QuickList(digest)
     for _ in range(5):
         choice = drawn(digest, rng)
-        made = lists.decode(*choice, ANY_US)
+        yield digest, lists, choice, lists.decode(*choice, ANY_US)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_schedules_are_legal_and_no_longer_than_promised(seed):
+    for digest, lists, _, made in some_lists(seed):
         schedule = lists.schedule(made)
         assert check_plan(digest.problem, to_plan(digest, schedule)) == ()
         # Groups may start earlier once all are known: what is known before is cautious.
@@ -46,11 +49,7 @@ def test_schedules_are_legal_and_no_longer_than_promised(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_schedules_that_take_too_long_are_given_up_and_no_others(seed):
-    digest, rng = digest_of(seed), random.Random(seed)
-    lists = QuickList(digest)
-    for _ in range(5):
-        choice = drawn(digest, rng)
-        made = lists.decode(*choice, ANY_US)
+    for _, lists, choice, made in some_lists(seed):
         again = lists.decode(*choice, made.makespan_us)
         assert lists.runs(again) == lists.runs(made)
         assert lists.decode(*choice, made.makespan_us - 1) is None
