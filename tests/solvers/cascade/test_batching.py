@@ -1,5 +1,7 @@
 """Batching and placement together."""
 
+import os
+import signal
 from dataclasses import replace
 
 import pytest
@@ -9,9 +11,11 @@ from arachne_opt.cascade.verify import verify
 from arachne_opt.solvers.base import Limits, Progress, Status
 from arachne_opt.solvers.cascade.batching import solve_batching
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
+from arachne_opt.solvers.cascade.batching_helper import batching_helpers
 from arachne_opt.solvers.cascade.bounds import deadline_bound
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.quick import quick_plan
+from arachne_opt.solvers.helper import Helper
 from arachne_opt.solvers.registry import cascade_solver
 from tests.batching_builders import all_batchings, one_shape, random_batching
 from tests.strategies import FAST, GIB, even_cluster, seeded_plan, simple_task
@@ -106,6 +110,36 @@ def test_nor_where_memory_is_short_for_what_list_schedules_find() -> None:
     assert found.batching == ((2,),)
     alone = cascade_solver().solve(problem.placement_problem(((1, 1),)), SHORT)
     assert free.result.objective_us < found.result.objective_us < alone.objective_us
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
+def test_further_workers_are_processes_that_are_gone_in_the_end(
+    monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    started: list[Helper] = []
+
+    def starting(*given):
+        started.extend(batching_helpers(*given))
+        for helper in started if dies else ():
+            os.kill(helper.pid, signal.SIGKILL)
+        return list(started)
+
+    monkeypatch.setattr("arachne_opt.solvers.cascade.batching.batching_helpers", starting)
+    makespan_us(random_batching(20), Limits(time_limit_s=1.6, workers=3))
+    assert len(started) == 2
+    for helper in started:
+        assert not helper.wants()
+        with pytest.raises(ProcessLookupError):
+            os.kill(helper.pid, 0)
+
+
+def test_deterministic_and_short_searches_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_given, **_options):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    makespan_us(random_batching(20), Limits(time_limit_s=1.6, workers=3, deterministic=True))
+    makespan_us(random_batching(20), Limits(time_limit_s=0.3, workers=3))
 
 
 def test_equal_input_and_seed_give_an_equal_answer() -> None:
