@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
 
 ROOT = Path(__file__).parent
 
@@ -34,6 +34,7 @@ PACKAGES = [
     "arachne_opt.solvers.baselines.pipeline",
     "arachne_opt.solvers.cascade",
     "arachne_opt.solvers.cascade.cpsat",
+    "arachne_opt.solvers.cascade.walks",
     "arachne_opt.solvers.pipeline",
     "arachne_opt.solvers.seeds",
     "arachne_opt.executor",
@@ -44,6 +45,15 @@ PACKAGES = [
     "arachne_opt.db.migrations",
     "arachne_opt.db.migrations.versions",
 ]
+
+# A plain library, loaded by ctypes; without a compiler the same is done in Python, slower.
+WALKS = Extension(
+    "arachne_opt.solvers.cascade.walks._walks",
+    sources=["solvers/cascade/walks/walks.c"],
+    extra_compile_args=["-O3"],
+    libraries=["m"],
+    optional=True,
+)
 
 EXTRAS = {
     "cluster": ["dask>=2025.1", "distributed>=2025.1"],
@@ -89,6 +99,7 @@ setup(
     python_requires=">=3.11",
     packages=PACKAGES,
     package_dir=MOUNTS,
+    ext_modules=[WALKS],
     package_data={
         "arachne_opt": ["py.typed"],
         "arachne_opt.db.migrations": ["script.py.mako"],

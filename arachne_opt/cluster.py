@@ -230,10 +230,11 @@ class Cluster:
         zones = {self.nodes[n].zone for n in nodes}
         if self.nodes[home].zone in zones:
             return self.inter_link
-        between = [self._zone_link(zone, self.nodes[home].zone) for zone in zones]
+        between = [self.link_between(zone, self.nodes[home].zone) for zone in zones]
         return max(between, key=lambda link: (link.bandwidth_bytes_per_s, -link.latency_us))
 
-    def _zone_link(self, a: str, b: str) -> Link:
+    def link_between(self, a: str, b: str) -> Link:
+        """The link of two zones: their own, else that of all nodes."""
         for entry in self.zone_links:
             if set(entry.zones) == {a, b}:
                 return entry.link

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.pod_helper import pod_helpers
+from arachne_opt.solvers.cascade.pod_crew import PodCrew
 from arachne_opt.solvers.cascade.pod_solver import PodSolver
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.clock import Clock
-from arachne_opt.solvers.helper import Helper
 from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.seeding import Seeding
 
 # Degrees of pods are for a deadline of the bound times this.
 _TARGET = 1.02
 # Work of one batch of trades, in searches of small pods.
-_BATCH = 96.0
+_BATCH = 16.0
 # So many pods are few; batches in vain after which few pods are left.
 _FEW, _PATIENCE = 8, 8
 # Where a policy has begun another search: share of the time for the first pods, and least of it;
@@ -52,36 +51,35 @@ class PodSearch:
     def run(self) -> None:
         """Slow pods trade cascades until the end, or as long as that helps where they are few."""
         target_us = round(self._best.bound_us * _TARGET)
-        helpers = self._helpers(target_us)
+        solver = PodSolver(self._digest, target_us, self._limits.seed)
+        pods = Pods(self._digest, solver, self._limits.seed)
+        began = self._clock.elapsed()
+        end = self._first_pods_by()
+        pods.begin(lambda placed: self._spent(placed) or self._clock.elapsed() > end)
+        if not pods.pods:
+            return
+        self._offer(pods)
+        crew = PodCrew(pods, solver, self._further_workers(solver))
         try:
-            solver = PodSolver(self._digest, target_us, self._limits.seed)
-            pods = Pods(self._digest, solver, self._limits.seed)
-            began = self._clock.elapsed()
-            end = self._first_pods_by()
-            pods.begin(lambda placed: self._spent(placed) or self._clock.elapsed() > end)
-            if pods.pods:
-                self._offer(pods)
-                if self._clock.elapsed() > end or self._behind(pods):
-                    self._seed(pods, helpers, began)
-                self._improve(pods, helpers)
+            if self._clock.elapsed() > end or self._behind(pods):
+                self._seed(pods, crew, began)
+            self._improve(pods, crew)
         finally:
-            for helper in helpers:
-                helper.close()
+            crew.close()
 
-    def _helpers(self, target_us: int) -> list[Helper]:
-        """A process for every further worker; they start while the pods are made."""
+    def _further_workers(self, solver: PodSolver) -> int:
+        """Threads beside this one; they are of use where walks do not hold the interpreter."""
         limits = self._limits
-        count = 0 if limits.deterministic else limits.workers - 1
-        return pod_helpers(self._digest, target_us, limits.seed, count)
+        return 0 if limits.deterministic or not solver.walk.beside else limits.workers - 1
 
     def _first_pods_by(self) -> float:
         """When the search of the first pods has to end: early where something else can go on."""
         share = 1.0 if self._seeding is None else _BEGIN_SHARE
         return self._clock.elapsed() + max(_BEGIN_LEAST, share * self._clock.left())
 
-    def _improve(self, pods: Pods, helpers: Sequence[Helper]) -> None:
+    def _improve(self, pods: Pods, crew: PodCrew) -> None:
         def spent(placed: int) -> bool:
-            _exchange(pods, helpers)
+            crew.exchange(_BATCH)
             return self._spent(placed)
 
         best_us, idle, began = pods.makespan_us, 0, self._clock.elapsed()
@@ -95,7 +93,7 @@ class PodSearch:
             if len(pods.pods) <= _FEW and idle >= _PATIENCE:
                 return
             if self._behind(pods) or (idle and self._seeding_is_near()):
-                self._seed(pods, helpers, began)
+                self._seed(pods, crew, began)
             began = self._clock.elapsed()
 
     def _behind(self, pods: Pods) -> bool:
@@ -109,7 +107,7 @@ class PodSearch:
         own_us = None if self._seeding is None else self._seeding.makespan_us
         return own_us is not None and own_us < _BEHIND * self._best.schedule.makespan_us
 
-    def _seed(self, pods: Pods, helpers: Sequence[Helper], began: float) -> None:
+    def _seed(self, pods: Pods, crew: PodCrew, began: float) -> None:
         """What a policy has begun goes on, and the helpers trade meanwhile.
 
         As long as the pods have taken since, longer where they are far behind, and while it helps.
@@ -118,7 +116,7 @@ class PodSearch:
             return
 
         def over() -> bool:
-            _exchange(pods, helpers)
+            crew.exchange(_BATCH)
             return self._over()
 
         now = self._clock.elapsed()
@@ -136,14 +134,3 @@ class PodSearch:
     def _spent(self, placed: int) -> bool:
         self._clock.spend(placed / _PLACED_PER_UNIT)
         return self._over()
-
-
-def _exchange(pods: Pods, helpers: Sequence[Helper]) -> None:
-    """Takes what the helpers have found and gives them more to try."""
-    for helper in helpers:
-        for answer in helper.answers():
-            pods.remember(*answer)
-            pods.settle(*answer)
-    for helper in helpers:
-        if helper.wants() and (trades := pods.trades(_BATCH)):
-            helper.ask(tuple(trades))

@@ -98,7 +98,7 @@ def solve_exactly(
         MissingDependencyError: ortools is not installed.
     """
     clock = Clock(limits, should_stop)
-    parts = Parts(annealing=False, pods=False)
+    parts = Parts(walks=False, pods=False)
     return _solve(problem, limits, clock, on_progress, start_plan, "cpsat", parts)
 
 

@@ -10,42 +10,39 @@ from typing import NamedTuple
 
 from arachne_opt.solvers.aside import Aside
 from arachne_opt.solvers.base import Limits
-from arachne_opt.solvers.cascade.annealing import Annealer, Cooling, Spent
 from arachne_opt.solvers.cascade.cpsat.solver import Effort
-from arachne_opt.solvers.cascade.decoder import ONE_NODE, FastDecoder, State
-from arachne_opt.solvers.cascade.digest import Digest, Mode
+from arachne_opt.solvers.cascade.decoder import FastDecoder
+from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.large import is_large
 from arachne_opt.solvers.cascade.list_schedule import (
     RULES,
     cascade_fronts,
-    decode,
     modes_for_deadline,
     priorities,
 )
-from arachne_opt.solvers.cascade.list_walk import ListWalk
 from arachne_opt.solvers.cascade.neighbourhood import Neighbourhood
 from arachne_opt.solvers.cascade.proof import Proof, prove
 from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order
+from arachne_opt.solvers.cascade.walks.choice import Choice
+from arachne_opt.solvers.cascade.walks.cooling import Heat, cooled
+from arachne_opt.solvers.cascade.walks.walker import Walks
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.seeding import Seeding
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
-# Rounds of annealing use these in turn.
-_COOLINGS = (
-    Cooling(hot=0.02, cold=0.0005, across=0.4),
-    Cooling(),
-    Cooling(hot=0.01, cold=0.0003, across=0.4),
-)
-_ROUNDS, _SHORTEST_ROUND = 12, 0.5
+# Walks from the best, and from elsewhere; every so many turns the first one is from the best.
+_NEAR, _FAR = Heat(hot=0.004, cold=0.0003), Heat(hot=0.03, cold=0.0003)
+_TURNS = 3
+# Seconds of the shortest walk; later ones take this share of what all before have taken.
+_SHORTEST_ROUND, _LONGER = 0.2, 0.25
 # Fresh starts take degrees for deadlines up to this multiple of the bound.
 _LOOSEST = 1.3
 # Longest run of one neighbourhood, and shares of a sequential solve.
 _NEIGHBOURHOOD_S = 1.5
 _PROOF_SHARE = 0.3
 _WARM_SHARE = 0.3
-# Placed tasks of annealing that count as one unit of deterministic work, and those of lists.
-_PLACED_PER_UNIT, _LISTED_PER_UNIT = 800_000, 100_000
+_WALK_SHARE = 0.25
 # Building and simplifying a model, which CP-SAT's deterministic time leaves out.
 _RUN_UNITS = 0.1
 
@@ -61,7 +58,7 @@ class Parts:
     Args:
         lists: list schedules as starts beside a given plan.
         proofs: the ladder of pooled CP-SAT bounds; its solutions are starts too.
-        annealing: annealing over decoded states.
+        walks: annealing of list schedules.
         neighbourhoods: exact neighbourhoods by CP-SAT.
         pods: decomposition of large problems.
         area_cut: the redundant area cut of the pooled model.
@@ -70,7 +67,7 @@ class Parts:
 
     lists: bool = True
     proofs: bool = True
-    annealing: bool = True
+    walks: bool = True
     neighbourhoods: bool = True
     pods: bool = True
     area_cut: bool = True
@@ -82,7 +79,7 @@ class _Found(NamedTuple):
 
     bound_us: int = 0
     schedule: Schedule | None = None
-    start: State | None = None
+    start: Choice | None = None
 
 
 class Search:
@@ -111,10 +108,11 @@ class Search:
         self._limits = limits
         self._decoder = FastDecoder(digest)
         self._news: SimpleQueue[_Found] = SimpleQueue()
-        self._starts = [] if start is None else [self._decoder.state_of(start)]
-        self._annealer = Annealer(self._decoder, limits.seed, self._take_annealed)
         self._neighbourhood = Neighbourhood(self._decoder, limits.seed)
-        self._walker = ListWalk(digest, limits.seed)
+        self._walks = Walks(digest)
+        self._table = self._walks.table
+        self._walker = self._walks.walker(limits.seed)
+        self._starts = [] if start is None else [self._table.of_schedule(start)]
         self._chance = random.Random(limits.seed)
         self._fronts = cascade_fronts(digest)
         self._round = 0
@@ -131,8 +129,8 @@ class Search:
         try:
             if self._large:
                 self._by_pods()
-            if self._parts.annealing:
-                self._anneal(1.0)
+            if self._parts.walks:
+                self._walks_for(1.0)
             aside.wait(self._over)
         finally:
             aside.finish()
@@ -151,9 +149,8 @@ class Search:
             self._best.raise_bound(found.bound_us, "cpsat")
             if found.start is not None:
                 self._starts.append(found.start)
-            if found.schedule is not None and self._best.offer(found.schedule, "neighbourhood"):
-                self._annealer.note_best(found.schedule.makespan_us)
-                self._starts.append(self._decoder.state_of(found.schedule))
+            if found.schedule is not None:
+                self._best.offer(found.schedule, "neighbourhood")
 
     # ------------------------------------------------------------------ aside: CP-SAT
 
@@ -197,12 +194,13 @@ class Search:
         assert self._best.schedule is not None
         return self._best.schedule.makespan_us
 
-    def _start_of(self, proof: Proof) -> State | None:
+    def _start_of(self, proof: Proof) -> Choice | None:
         if proof.modes is None:
             return None
-        modes: tuple[Mode, ...] = proof.modes
-        picks = [self._decoder.pick_of(i, m.degree, m.kind) for i, m in enumerate(modes)]
-        return State(list(proof.order), picks, [ONE_NODE] * len(picks))
+        priority = [0] * len(proof.modes)
+        for rank, task in enumerate(proof.order):
+            priority[task] = -rank
+        return self._table.choice(proof.modes, priority)
 
     def _improve(self, stop: threading.Event) -> None:
         schedule = self._best.schedule
@@ -213,7 +211,7 @@ class Search:
         if better is not None:
             self._news.put(_Found(schedule=better))
 
-    # ------------------------------------------------------------------ main: annealing
+    # ------------------------------------------------------------------ main: walks
 
     def _by_pods(self) -> None:
         """Decomposition as long as it helps; then the problem is searched whole."""
@@ -236,81 +234,55 @@ class Search:
             Aside(lambda stop: self._prove(stop, share * limit)).wait(self._over)
         if self._large:
             self._by_pods()
-        while (parts.annealing or parts.neighbourhoods) and not self._over():
-            if parts.annealing:
-                self._anneal(0.25)
+        while (parts.walks or parts.neighbourhoods) and not self._over():
+            if parts.walks:
+                self._walks_for(_WALK_SHARE)
             if parts.neighbourhoods and not self._over():
                 Aside(self._improve).wait(self._over)
 
     def _warm_up(self) -> None:
-        """Annealing of a schedule that was given, before what begins from nothing."""
-        if self._starts and self._parts.annealing:
-            self._anneal(_WARM_SHARE)
+        """Walks from a schedule that was given, before what begins from nothing."""
+        if self._starts and self._parts.walks:
+            self._walks_for(_WARM_SHARE)
 
-    def _anneal(self, share: float) -> None:
-        """Rounds of annealing for a share of the time that is left."""
-        whole = self._clock.left() * share
-        end = self._clock.elapsed() + whole
-        length = max(_SHORTEST_ROUND, whole / _ROUNDS)
-        self._annealer.note_best(self._makespan_us())
+    def _walks_for(self, share: float) -> None:
+        """Rounds of walks for a share of the time that is left: from the best, and from afar."""
+        begin = self._clock.elapsed()
+        end = begin + self._clock.left() * share
         while self._clock.elapsed() < end and not self._over():
+            length = max(_SHORTEST_ROUND, _LONGER * (self._clock.elapsed() - begin))
             length = min(length, end - self._clock.elapsed())
-            before_us = self._makespan_us()
-            cooling = _COOLINGS[self._round % len(_COOLINGS)]
-            self._annealer.round(self._next_start(), cooling, self._spent(length))
-            self._round += 1
-            if self._makespan_us() >= before_us:
-                self._list(length)
+            self._round_of(length)
 
-    def _list(self, length: float) -> None:
-        """Turns of searches among list schedules, as long as they help.
-
-        One walks from the best schedule, the other is what a learned policy has begun, if any.
-        """
-        helped = True
-        while helped and not self._over():
-            helped = self._walk(length)
-            if self._seeding is not None and not self._over():
-                helped |= self._seeding.run(length, self._over)
-            self._annealer.note_best(self._makespan_us())
-
-    def _walk(self, length: float) -> bool:
-        """A walk of list schedules from the best one; whether it found a better one."""
-        assert self._best.schedule is not None
-        found, spent = False, self._spent(length, _LISTED_PER_UNIT)
-        walk = self._walker.walk(
-            self._walker.start(self._best.schedule), lambda: spent(len(self._digest.tasks))
-        )
-        for at in walk:
-            if at.listed.makespan_us < self._makespan_us():
-                schedule = in_start_order(self._digest, self._walker.schedule(at))
-                found |= self._best.offer(schedule, "walk")
-        return found
-
-    def _next_start(self) -> State:
-        """What the other thread found last, else a fresh schedule, in the last turn the best."""
+    def _round_of(self, length: float) -> None:
+        """One walk of so much of the limit."""
+        turn = self._round % _TURNS
+        self._round += 1
         if self._starts:
-            return self._starts.pop()
-        if self._round % len(_COOLINGS) < len(_COOLINGS) - 1:
-            return self._decoder.state_of(self._fresh())
-        assert self._best.schedule is not None
-        return self._decoder.state_of(self._best.schedule)
+            self._walk(self._starts.pop(), _FAR, length)
+        elif turn == 0:
+            assert self._best.schedule is not None
+            self._walk(self._table.of_schedule(self._best.schedule), _NEAR, length)
+        elif turn == 1 and self._seeding is not None:
+            self._seeding.run(length, self._over)
+        else:
+            self._walk(self._fresh(), _FAR, length)
 
-    def _fresh(self) -> Schedule:
-        """A list schedule for a random deadline by a random rule."""
+    def _walk(self, start: Choice, heat: Heat, length: float) -> None:
+        """A walk of so much of the limit, whose improvements are offered."""
+        walker, begin = self._walker, self._clock.elapsed()
+
+        def progress(placed: int) -> float:
+            self._clock.spend(placed / walker.placed_per_unit)
+            return 1.0 if self._over() else (self._clock.elapsed() - begin) / length
+
+        for place in cooled(walker, start, heat, progress):
+            if place.makespan_us < self._makespan_us():
+                self._best.offer(in_start_order(self._digest, self._walks.schedule(place)), "walk")
+
+    def _fresh(self) -> Choice:
+        """The cheapest degrees for a random deadline, ordered by a random rule."""
         deadline_us = round(self._best.bound_us * self._chance.uniform(1.0, _LOOSEST))
         modes = modes_for_deadline(self._digest, self._fronts, deadline_us)
         rule = self._chance.choice(RULES)
-        return decode(self._digest, modes, priorities(self._digest, modes, rule))
-
-    def _spent(self, length: float, per_unit: float = _PLACED_PER_UNIT) -> Spent:
-        begin = self._clock.elapsed()
-
-        def spent(placed: int) -> float:
-            self._clock.spend(placed / per_unit)
-            return 1.0 if self._over() else (self._clock.elapsed() - begin) / length
-
-        return spent
-
-    def _take_annealed(self, schedule: Schedule) -> None:
-        self._best.offer(schedule, "annealing")
+        return self._table.choice(modes, priorities(self._digest, modes, rule))

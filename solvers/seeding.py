@@ -15,8 +15,7 @@ from arachne_opt.solvers.seeds.policy_file import PolicyFile
 if TYPE_CHECKING:
     from arachne_opt.solvers.seeds.cascades import SeedSearch
 
-# What was found is reported after so much of the limit; tasks placed in a unit of work.
-_REPORTED, _PLACED_PER_UNIT = 0.2, 100_000
+_REPORTED = 0.1  # of the limit, after which what was found is reported
 
 
 class Seeding:
@@ -40,32 +39,30 @@ class Seeding:
         )
 
     def run(self, length: float, over: Callable[[], bool]) -> bool:
-        """Goes on for so much of the limit; whether that gave the best schedule so far.
-
-        It ends earlier where it leads no further; the next turn begins anew.
+        """A turn of so much of the limit; whether it gave the best schedule so far.
 
         Args:
             length: seconds, or units of work.
-            over: whether the search must end; asked at every list schedule.
+            over: whether the search must end; asked at every step.
         """
-        end = self._clock.elapsed() + length
-        found = False
-        search = self._begun()
-        while True:
-            found |= self._turn(search, min(end, self._clock.elapsed() + _REPORTED), over)
-            done = self._best.gap() <= 0 or search.stale
-            if done or over() or self._clock.elapsed() >= end:
-                return found
+        search, begin, found = self._begun(), self._clock.elapsed(), False
 
-    def _turn(self, search: SeedSearch, end: float, over: Callable[[], bool]) -> bool:
-        """Goes on until a time; whether that gave the best schedule so far."""
-
-        def spent(placed: int) -> bool:
-            self._clock.spend(placed / _PLACED_PER_UNIT)
-            return over() or self._clock.elapsed() >= end
+        def progress(placed: int) -> float:
+            self._clock.spend(placed / search.placed_per_unit)
+            return 1.0 if over() else min(1.0, (self._clock.elapsed() - begin) / length)
 
         known = self._best.schedule
-        if not search.run(spent, None if known is None else known.makespan_us):
+        told = begin
+        for _ in search.turn(progress, None if known is None else known.makespan_us):
+            if self._clock.elapsed() >= told + _REPORTED:
+                told = self._clock.elapsed()
+                found |= self._offer(search)
+        return self._offer(search) or found
+
+    def _offer(self, search: SeedSearch) -> bool:
+        best = self._best.schedule
+        if best is not None and search.makespan_us >= best.makespan_us:
+            self.makespan_us = search.makespan_us
             return False
         schedule = in_start_order(self._digest, search.schedule)
         self.makespan_us = schedule.makespan_us

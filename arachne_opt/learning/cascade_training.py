@@ -52,7 +52,7 @@ def cascade_lesson(problem: CascadeProblem, plan: CascadePlan) -> CascadeLesson 
     decoder = FastDecoder(digest)
     bound_us = lower_bound(digest)
     schedule = in_start_order(digest, schedule)
-    picks = decoder.state_of(schedule).picks
+    picks = decoder.picks_of(schedule)
     picked = [
         float(k == picks[t]) for t, rows in enumerate(decoder.modes) for k in range(len(rows))
     ]
@@ -250,13 +250,8 @@ def _batch(lessons: Sequence[CascadeLesson], scales: Mapping[str, Array]) -> _Ba
 def examine_cascades(problem: CascadeProblem, policy: PolicyFile, samples: int = 50) -> float:
     """The makespan of the best of a few states that the policy draws, over the lower bound."""
     digest = Digest(problem)
-    bound_us, placed = lower_bound(digest), 0
-
-    def spent(tasks: int) -> bool:
-        nonlocal placed
-        placed += tasks
-        return placed >= samples * len(digest.tasks)
-
+    bound_us = lower_bound(digest)
     search = SeedSearch(FastDecoder(digest), policy, bound_us, 0)
-    search.run(spent)
-    return search.schedule.makespan_us / bound_us
+    for _ in search.draws(samples):
+        pass
+    return search.makespan_us / bound_us

@@ -26,7 +26,7 @@ from arachne_opt.solvers.base import (
 )
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
 from arachne_opt.solvers.cascade.batching_helper import Walk, batching_helpers
-from arachne_opt.solvers.cascade.batching_search import BatchingSearch
+from arachne_opt.solvers.cascade.batching_search import BatchingSearch, State
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.registry import PORTFOLIO, cascade_solver
 from arachne_opt.solvers.seeds.policy_file import CASCADES, PolicyFile
@@ -41,8 +41,6 @@ _HOPELESS = 1.01
 # Seconds that are worth another process, to wait for it, and between looks at it.
 _LEAST_WALK_S, _PATIENCE_S, _NAP_S = 1.0, 0.1, 0.005
 
-# List schedules that count as one unit of deterministic work.
-_LISTS_PER_UNIT = 1500
 _STRETCHES = (1.0, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0)
 
 
@@ -127,7 +125,7 @@ def solve_batching(
     method = cascade_solver(solver, policy=known)
     placer = _Placer(problem, limits, clock, method, on_progress, bound_us)
     for batching in _first_batchings(digest, bound_us, start):
-        clock.spend(search.seed(batching) / _LISTS_PER_UNIT)
+        clock.spend(search.seed(batching) * len(batching) / search.placed_per_unit)
         if clock.stopped() or clock.elapsed() > _SEED_SHARE * limits.time_limit_s:
             break
     with _Walkers(search, placer, known) as walkers:
@@ -161,12 +159,12 @@ class _Walkers:
         self._search, limits = search, placer.limits
         left_s = _ANNEAL_SHARE * limits.time_limit_s - placer.clock.elapsed()
         self._until_s = time.time() + left_s
-        solved = placer.content(search.best.listed.makespan_us)
+        solved = placer.content(search.best.makespan_us)
         alone = limits.deterministic or left_s < _LEAST_WALK_S or solved
         count = 0 if alone else limits.workers - 1
         self._helpers = batching_helpers(search.digest.problem, policy, limits.seed, count)
         for helper in self._helpers:
-            helper.ask(Walk(search.packed(search.best), self._until_s))
+            helper.ask(Walk(search.best, self._until_s))
 
     def __enter__(self) -> _Walkers:
         return self
@@ -183,7 +181,8 @@ class _Walkers:
             time.sleep(_NAP_S)
         for helper in self._helpers:
             for answer in helper.answers():
-                self._search.unpacked(answer.found)
+                state: State = answer.found
+                self._search.begun(*state.start)
 
 
 def _anneal(search: BatchingSearch, placer: _Placer, first: _Placed) -> None:
@@ -191,11 +190,11 @@ def _anneal(search: BatchingSearch, placer: _Placer, first: _Placed) -> None:
     clock, limits = placer.clock, placer.limits
     at = search.start(first.problem, first.plan)
     for number in range(_ROUNDS):
-        best_us = search.best.listed.makespan_us
+        best_us = search.best.makespan_us
         hopeless = number > 0 and best_us > _HOPELESS * first.objective_us
         if placer.content(min(first.objective_us, best_us)) or clock.over() or hopeless:
             return
-        search.anneal(at, _progress(clock, limits, number))
+        search.anneal(at, _progress(clock, limits, search, number))
         at = search.best
 
 
@@ -228,14 +227,16 @@ def _first_batchings(
             yield cut.batching
 
 
-def _progress(clock: Clock, limits: Limits, number: int) -> Callable[[], float]:
-    """The share of a round of annealing that is done, by time or by list schedules."""
+def _progress(
+    clock: Clock, limits: Limits, search: BatchingSearch, number: int
+) -> Callable[[int], float]:
+    """The share of a round of annealing that is done, by time or by placed tasks."""
     begin = clock.elapsed()
     left = _ANNEAL_SHARE * limits.time_limit_s - begin
     length = max(1e-6, left / (_ROUNDS - number))
 
-    def share() -> float:
-        clock.spend(1 / _LISTS_PER_UNIT)
+    def share(placed: int) -> float:
+        clock.spend(placed / search.placed_per_unit)
         return 1.0 if clock.stopped() else min(1.0, (clock.elapsed() - begin) / length)
 
     return share

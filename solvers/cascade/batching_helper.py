@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from arachne_opt.cascade.batching import Batching, BatchingProblem
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
-from arachne_opt.solvers.cascade.batching_search import BatchingSearch, Packed, State
+from arachne_opt.solvers.cascade.batching_search import BatchingSearch, State
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest
@@ -25,7 +25,7 @@ _SEED_SHARE = 0.4
 class Walk(NamedTuple):
     """Where to begin, and when to end: the time of day in seconds."""
 
-    begin: Packed
+    begin: State
     until_s: float
 
 
@@ -41,21 +41,20 @@ def batching_helpers(
 
 def walker(
     number: int, problem: BatchingProblem, policy: PolicyFile | None, seed: int
-) -> Callable[[Walk], Packed]:
+) -> Callable[[Walk], State]:
     """What answers in a helper."""
     digest, seed = BatchingDigest(problem), seed + 1 + number
     search = BatchingSearch(digest, digest.lower_bound(), seed)
 
-    def answer(walk: Walk) -> Packed:
-        now_s = time.time()
-        at = search.unpacked(walk.begin)
+    def answer(walk: Walk) -> State:
+        now_s, at = time.time(), walk.begin
         if policy is not None:
             seeds_end_s = now_s + _SEED_SHARE * (walk.until_s - now_s)
             at = _seeded(search, search.batching(at), policy, seed, seeds_end_s)
             now_s = time.time()
         length_s = max(1e-6, walk.until_s - now_s)
-        search.anneal(at, lambda: min(1.0, (time.time() - now_s) / length_s))
-        return search.packed(search.best)
+        search.anneal(at, lambda _placed: min(1.0, (time.time() - now_s) / length_s))
+        return search.best
 
     return answer
 
@@ -65,12 +64,8 @@ def _seeded(
 ) -> State:
     """The state of the best list schedule of a batching after a policy."""
     problem = search.digest.problem.placement_problem(batching)
-    digest = Digest(problem)
-    bound_us = lower_bound(digest)
-    seeds = SeedSearch(FastDecoder(digest), policy, bound_us, seed)
-    while True:
-        # It ends by itself where it leads no further, and goes on elsewhere.
-        seeds.run(lambda _placed: time.time() >= until_s)
-        schedule = seeds.schedule
-        if time.time() >= until_s or schedule.makespan_us <= bound_us:
-            return search.start(problem, to_plan(digest, schedule))
+    digest, begin_s = Digest(problem), time.time()
+    seeds = SeedSearch(FastDecoder(digest), policy, lower_bound(digest), seed)
+    for _ in seeds.turn(lambda _placed: (time.time() - begin_s) / max(1e-6, until_s - begin_s)):
+        pass
+    return search.start(problem, to_plan(digest, seeds.schedule))

@@ -6,38 +6,48 @@ clip once. Its list schedule is exact, so that a better one is a better plan.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from arachne_opt.cascade.batching import Batching, Segment
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
-from arachne_opt.solvers.cascade.changes import Changes, Choice
-from arachne_opt.solvers.cascade.decoder import useful_modes
 from arachne_opt.solvers.cascade.digest import Digest, Mode
 from arachne_opt.solvers.cascade.list_schedule import RULES, priorities
-from arachne_opt.solvers.cascade.list_walk import anneal
-from arachne_opt.solvers.cascade.quick_list import ANY_US, Listed, QuickList
 from arachne_opt.solvers.cascade.schedule import in_start_order, left_shift, to_plan
+from arachne_opt.solvers.cascade.walks.choice import Choice
+from arachne_opt.solvers.cascade.walks.cooling import Heat
+from arachne_opt.solvers.cascade.walks.place import Place
+from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
+from arachne_opt.solvers.cascade.walks.walker import Walks
 
-# Share of the changes that change micro-batches; of these, those that keep the degrees as far as
-# they can; deadlines for the degrees of the others, in parts of the makespan.
-_RECUT, _KEEP, _DEADLINES = 0.3, 0.5, (0.3, 1.0)
+HEAT = Heat(hot=0.004, cold=0.0003)
+# Steps of a walk between changes of micro-batches, and such changes between looks at the time.
+_STEPS, _CUTS = 3, 10
+# Share of these changes that keep the degrees as far as they can; deadlines for the degrees of the
+# others, in parts of the makespan.
+_KEEP, _DEADLINES = 0.5, (0.3, 1.0)
 _SEED_STRETCHES = (1.0, 1.05, 1.12, 1.25, 1.5, 2.0)
 
 
-# For each candidate that runs: degree, device type and priority of its tasks.
-Packed = tuple[tuple[int, tuple[tuple[int, int, int], ...]], ...]
-
-
 class State(NamedTuple):
-    """Candidates that run, modes and priorities of all tasks, and the list schedule."""
+    """Candidates that run, and their list schedule with modes and priorities."""
 
     running: tuple[int, ...]
-    choice: Choice
-    listed: Listed
+    place: Place
+
+    @property
+    def makespan_us(self) -> int:
+        """Of the list schedule."""
+        return self.place.makespan_us
+
+    @property
+    def start(self) -> tuple[Sequence[int], Choice]:
+        """What a search goes on from."""
+        return self.running, self.place.choice
 
 
 class BatchingSearch:
@@ -49,16 +59,24 @@ class BatchingSearch:
         self._rng = random.Random(seed)
         self._all = digest.candidates
         self._number = {segment: c for c, segment in enumerate(digest.segments)}
-        self._lists = QuickList(self._all)
-        self._changes = Changes(self._all, [useful_modes(t) for t in self._all.tasks], seed)
-        self._best: State | None = None
+        self._walks = Walks(self._all)
+        self._table = self._walks.table
+        self._walker = self._walks.walker(seed)
+        self.placed_per_unit = self._walker.placed_per_unit
+        self._running: tuple[int, ...] = ()
         self.tried = 0
 
     @property
     def best(self) -> State:
         """The best state so far; there has to be one."""
-        assert self._best is not None
-        return self._best
+        place = self._walker.best
+        running = dict.fromkeys(self._all.tasks[i].cascade for i in place.order)
+        return State(tuple(running), place)
+
+    @property
+    def now(self) -> State:
+        """Where the search is; it has to have begun."""
+        return State(self._running, self._walker.now)
 
     def batching(self, state: State) -> Batching:
         """The sizes by family."""
@@ -73,9 +91,8 @@ class BatchingSearch:
         for stretch in _SEED_STRETCHES:
             modes = self._modes(round(self._bound_us * stretch))
             for rule in RULES:
-                choice = Choice(modes, priorities(self._all, modes, rule))
-                most_us = ANY_US if self._best is None else self._best.listed.makespan_us
-                self._keep(self._state(tuple(running), choice, most_us))
+                choice = self._table.choice(modes, priorities(self._all, modes, rule))
+                self._goes_on(running, choice, self._least_us())
         return len(_SEED_STRETCHES) * len(RULES)
 
     def start(self, problem: CascadeProblem, plan: CascadePlan) -> State:
@@ -88,62 +105,51 @@ class BatchingSearch:
             i = self._all.cascades[running[p.cascade]][p.task]
             mode = self._all.tasks[i].mode(p.degree, self._all.kind_of[p.devices[0]])
             modes[i], priority[i] = mode or modes[i], -p.start_us
-        return self._begun(running, Choice(modes, priority))
+        return self.begun(running, self._table.choice(modes, priority))
 
-    def packed(self, state: State) -> Packed:
-        """A state for another process."""
-        modes, priority = state.choice
-        rows = self._all.cascades
-        return tuple(
-            (c, tuple((modes[i].degree, modes[i].kind, priority[i]) for i in rows[c]))
-            for c in state.running
-        )
+    def begun(self, running: Sequence[int], choice: Choice) -> State:
+        """Goes on from a choice, however long it takes."""
+        self._goes_on(running, choice, ANY_US)
+        return self.now
 
-    def unpacked(self, packed: Packed) -> State:
-        """The state that another process has packed."""
-        modes = self._modes(self._bound_us)
-        priority = [0] * len(modes)
-        for c, row in packed:
-            for i, (degree, kind, rank) in zip(self._all.cascades[c], row, strict=True):
-                mode = self._all.tasks[i].mode(degree, kind)
-                assert mode is not None  # both processes have the same candidates
-                modes[i], priority[i] = mode, rank
-        return self._begun([c for c, _ in packed], Choice(modes, priority))
+    def anneal(self, at: State, progress: Callable[[int], float]) -> None:
+        """Walks from a state.
 
-    def anneal(self, at: State, progress: Callable[[], float]) -> None:
-        """Walks from a state until ``progress``, between 0 and 1, reaches 1."""
-        for state in anneal(at, self._near, progress, self._rng):
-            self._keep(state)
+        Args:
+            at: where to begin.
+            progress: told how many tasks were placed since it was last asked; gives the share of
+                the walk that is over.
+        """
+        self._goes_on(*at.start, ANY_US)
+        placed = 0
+        while (share := progress(placed)) < 1:
+            heat, placed = HEAT.at(share), 0
+            for _ in range(_CUTS):
+                self._walker.walk(_STEPS, heat)
+                self._recut(heat)
+                placed += (_STEPS + 1) * len(self._running)
+            self.tried += _CUTS * (_STEPS + 1)
 
     def plan(self, state: State, problem: CascadeProblem) -> CascadePlan:
         """A state as a plan for the placement problem of its batching."""
         flat = Digest(problem)
         rows = dict(zip([cascade.id for cascade in problem.cascades], flat.cascades, strict=True))
         runs = []
-        for i, devices in self._lists.runs(state.listed):
+        for i, devices in self._walks.runs(state.place):
             task = self._all.tasks[i]
             row = rows[self.digest.segments[task.cascade].id]
             runs.append((row[task.task], devices))
         return to_plan(flat, in_start_order(flat, left_shift(flat, runs)))
 
-    def _begun(self, running: list[int], choice: Choice) -> State:
-        """The state of a choice, however long it takes."""
-        state = self._state(tuple(running), choice, ANY_US)
-        assert state is not None
-        self._keep(state)
-        return state
+    def _least_us(self) -> int:
+        return self._walker.best.makespan_us if self._running else ANY_US
 
-    def _keep(self, state: State | None) -> None:
-        if state is not None and (self._best is None or state.listed.key < self._best.listed.key):
-            self._best = state
-
-    def _state(
-        self, running: tuple[int, ...], choice: Choice, most_us: int, like: Listed | None = None
-    ) -> State | None:
+    def _goes_on(self, running: Sequence[int], choice: Choice, most_us: int) -> None:
+        """Goes on from a choice where it ends by a time."""
         self.tried += 1
         tasks = sorted(i for c in running for i in self._all.cascades[c])
-        listed = self._lists.decode(*choice, most_us, like, tasks)
-        return None if listed is None else State(running, choice, listed)
+        if self._walker.begin(choice, most_us, tasks) is not None:
+            self._running = tuple(running)
 
     def _modes(self, deadline_us: int) -> list[Mode]:
         """The cheapest mode of every task for a deadline, its fastest where none fits."""
@@ -153,29 +159,26 @@ class BatchingSearch:
             modes += self.digest.fronts[kind][pick].modes
         return modes
 
-    def _near(self, at: State, most_us: int) -> State | None:
-        """A state one change away that ends by a time, None where the one drawn does not."""
-        if self._rng.random() >= _RECUT:
-            choice = self._changes.near(at.choice, at.listed)
-            return self._state(at.running, choice, most_us, at.listed)
-        c = self._all.tasks[self._changes.task(at.listed)].cascade
-        old, new = self._other_cut(at, c)
+    def _recut(self, heat: float) -> None:
+        """Goes on with other micro-batches, unless those drawn end too late."""
+        old, new = self._other_cut(self._all.tasks[self._walker.task()].cascade)
         if not new:
-            return None
-        choice = Choice(list(at.choice.modes), list(at.choice.priority))
+            return
+        now = self._walker.now
+        worse_us = -math.log(1 - self._rng.random()) * heat * now.makespan_us
         for k, candidate in enumerate(new):
-            self._inherit(choice, candidate, old[min(k, len(old) - 1)], at.listed.makespan_us)
-        kept = tuple(other for other in at.running if other not in old)
-        return self._state((*kept, *new), choice, most_us, at.listed)
+            self._inherit(now.choice, candidate, old[min(k, len(old) - 1)], now.makespan_us)
+        kept = [other for other in self._running if other not in old]
+        self._goes_on([*kept, *new], now.choice, round(now.makespan_us + worse_us))
 
-    def _other_cut(self, at: State, c: int) -> tuple[list[int], list[int]]:
+    def _other_cut(self, c: int) -> tuple[list[int], list[int]]:
         """A running candidate, perhaps with a neighbour, and what may take their place, if any.
 
         It is cut in two, or joined with the neighbour, or a clip moves from one to the other.
         """
         rng, (family, first, size) = self._rng, self.digest.segments[c]
-        ends = {(s.family, s.first + s.size): r for r, s in self._segments(at)}
-        begins = {(s.family, s.first): r for r, s in self._segments(at)}
+        ends = {(s.family, s.first + s.size): r for r, s in self._segments()}
+        begins = {(s.family, s.first): r for r, s in self._segments()}
         others = [begins.get((family, first + size)), ends.get((family, first))]
         partners = [None] * (size > 1) + [o for o in others if o is not None]
         if not partners:
@@ -189,8 +192,8 @@ class BatchingSearch:
         at_size = rng.choice((total, total, left.size - 1, left.size + 1))
         return pair, self._cut(family, left.first, total, at_size)
 
-    def _segments(self, state: State) -> list[tuple[int, Segment]]:
-        return [(c, self.digest.segments[c]) for c in state.running]
+    def _segments(self) -> list[tuple[int, Segment]]:
+        return [(c, self.digest.segments[c]) for c in self._running]
 
     def _cut(self, family: int, first: int, total: int, size: int) -> list[int]:
         """Candidates for some clips, cut after so many; none where one is no candidate."""
@@ -207,7 +210,8 @@ class BatchingSearch:
         pick = self.digest.fronts[kind][self.digest.pick_for(kind, deadline_us) or 0]
         for x, (i, mode) in enumerate(zip(row, pick.modes, strict=True)):
             j = model[min(x, len(model) - 1)]
-            was = choice.modes[j]
+            was = self._table.rows[j][choice.picks[j]]
             alike = self._all.tasks[i].mode(was.degree, was.kind) if keep else None
-            choice.modes[i] = alike or mode
+            mode = alike or mode
+            choice.picks[i] = self._table.pick(i, mode.degree, mode.kind)
             choice.priority[i] = choice.priority[j]

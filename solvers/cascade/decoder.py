@@ -1,8 +1,7 @@
-"""A fast decoder for local search: free times per node, devices of a node interchangeable.
+"""Modes of tasks as rows of numbers, and exact schedules of tasks whose nodes are chosen.
 
-A *state* is an order of the tasks, a mode and a site for each. The decoder places one task after
-the other on the node (or nodes) where it starts first. Groups over several nodes are charged the
-mildest penalty here; ``realise`` then finds concrete devices and exact times.
+Groups over several nodes are charged the mildest penalty at first; ``realise`` then finds concrete
+devices and exact times.
 """
 
 from __future__ import annotations
@@ -16,19 +15,6 @@ from arachne_opt.solvers.cascade.digest import Digest, FlatTask, Mode, Where
 from arachne_opt.solvers.cascade.placement import place_in_order
 from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order, left_shift
 from arachne_opt.units import US_PER_S, scale_up
-
-# Sites: a node's number forces that node, a larger one the nodes of ``FastDecoder.site_of``.
-ONE_NODE = -1  # the node where the task starts first
-TWO_NODES = -2  # any two nodes, unequal shares allowed
-MANY_NODES = -3  # equal shares on three or more nodes
-
-
-class State(NamedTuple):
-    """A point of the search space; ``picks`` are indices into ``FastDecoder.modes``."""
-
-    order: list[int]
-    picks: list[int]
-    sites: list[int]
 
 
 class Line(NamedTuple):
@@ -49,7 +35,7 @@ class Lags(NamedTuple):
 
 
 class FastDecoder:
-    """Decodes states of one problem; see the module."""
+    """Times and devices for chosen modes and nodes of one problem; see the module."""
 
     def __init__(self, digest: Digest) -> None:
         self.digest = digest
@@ -64,9 +50,6 @@ class FastDecoder:
             for i, lines in enumerate(self.modes)
         ]
         self._shares: dict[tuple[int, int, int], list[int]] = {}
-        # Shares of nodes that schedules were seen to use, and the degree of each.
-        self._spread: list[tuple[int, Where]] = []
-        self._site_of_spread: dict[Where, int] = {}
 
     def _lines(self, task: FlatTask) -> list[Line]:
         """Modes that no narrower and no slower mode of the same type replaces."""
@@ -102,42 +85,18 @@ class FastDecoder:
         """Hand-offs to a mode of a task, where any hand-off takes time."""
         return self._lags_of[task][pick]
 
-    def decode(
-        self, state: State, fixed: Sequence[Where] | None = None
-    ) -> tuple[list[int], list[Where]]:
-        """Ends and places of all tasks in the order; fixed places overrule the sites."""
-        order, picks, sites = state
-        modes, predecessors, sizes, waits = self.modes, self.predecessors, self.sizes, self.waits
-        spread, count_nodes = self._spread, len(self.sizes)
-        free = [[0] * size for size in sizes]
-        ends = [0] * len(modes)
-        where: list[Where] = [()] * len(modes)
+    def ends_us(
+        self, order: Sequence[int], picks: Sequence[int], where: Sequence[Where]
+    ) -> list[int]:
+        """Ends of all tasks, each on its nodes as early as it can be in this order."""
+        free = [[0] * size for size in self.sizes]
+        ends = [0] * len(self.modes)
         for i in order:
-            line = modes[i][picks[i]]
-            ready = 0
-            for p in predecessors[i]:
-                if ends[p] > ready:
-                    ready = ends[p]
-            degree, site = line.degree, sites[i]
-            if fixed is not None:
-                place: Where = fixed[i]
-            elif site >= count_nodes:
-                held, place = spread[site - count_nodes]
-                if held != degree or place[0][0] not in line.nodes:
-                    wide = TWO_NODES if len(place) == 2 else MANY_NODES
-                    place = self._across(free, line, ready, wide)
-            elif site >= 0 and degree <= sizes[site] and site in line.nodes:
-                place = ((site, degree),)
-            elif site >= ONE_NODE:
-                place = self._one_node(free, line, ready)
-            else:
-                place = self._across(free, line, ready, site)
-            if waits and ready:
-                ready = self._arrival(i, picks[i], ends, where, place)
-            start = ready
-            for node, count in place:
-                if free[node][count - 1] > start:
-                    start = free[node][count - 1]
+            line, place = self.modes[i][picks[i]], where[i]
+            start = max([ends[p] for p in self.predecessors[i]], default=0)
+            if self.waits and start:
+                start = self._arrival(i, picks[i], ends, where, place)
+            start = max(start, *[free[node][count - 1] for node, count in place])
             end = start + (line.duration_us if len(place) == 1 else line.cross_us)
             for node, count in place:
                 row = free[node]
@@ -145,10 +104,11 @@ class FastDecoder:
                 row[upto - count : upto] = [end] * count
                 row.sort()
             ends[i] = end
-            where[i] = place
-        return ends, where
+        return ends
 
-    def _arrival(self, i: int, pick: int, ends: list[int], where: list[Where], place: Where) -> int:
+    def _arrival(
+        self, i: int, pick: int, ends: Sequence[int], where: Sequence[Where], place: Where
+    ) -> int:
         """When the inputs are there, with as many of the producers' devices reused as can be."""
         latest = 0
         near, far = self._lags_of[i][pick]
@@ -167,58 +127,6 @@ class FastDecoder:
                 latest = ends[p] + lag
         return latest
 
-    def _one_node(self, free: list[list[int]], line: Line, ready: int) -> Where:
-        """The node where the task starts first; of equals the one that loses least idle time."""
-        degree = line.degree
-        start, waste, best = 1 << 62, -1, -1
-        for node in line.nodes:
-            row = free[node]
-            if len(row) < degree:
-                continue
-            at = row[degree - 1]
-            if at < ready:
-                at = ready
-            if at < start:
-                start, waste, best = at, -1, node
-            elif at == start:
-                if waste < 0:
-                    waste = _idle(free[best], degree, start)
-                lost = _idle(row, degree, start)
-                if lost < waste:
-                    waste, best = lost, node
-        if best >= 0:
-            return ((best, degree),)
-        return self._across(free, line, ready, TWO_NODES)
-
-    def _across(self, free: list[list[int]], line: Line, ready: int, site: int) -> Where:
-        """Nodes for a group over several of them; one node where there is no such group."""
-        if line.degree == 1 or len(line.nodes) == 1:
-            return self._one_node(free, line, ready)
-        if site == TWO_NODES:
-            place = self._two_nodes(free, line, ready)
-            if place:
-                return place
-        return self._many_nodes(free, line, 3)
-
-    def _two_nodes(self, free: list[list[int]], line: Line, ready: int) -> Where:
-        degree, nodes = line.degree, line.nodes
-        start = 1 << 62
-        best: Where = ()
-        for k, a in enumerate(nodes):
-            row_a = free[a]
-            for b in nodes[k + 1 :]:
-                row_b = free[b]
-                for share in self.shares_of(degree, len(row_a), len(row_b)):
-                    at = row_a[share - 1]
-                    if row_b[degree - share - 1] > at:
-                        at = row_b[degree - share - 1]
-                    if at < start:
-                        start = at
-                        best = ((a, share), (b, degree - share))
-                        if at <= ready:
-                            return best
-        return best
-
     def shares_of(self, degree: int, size_a: int, size_b: int) -> list[int]:
         """Shares of the first node with which equal NIC groups on both are possible."""
         key = degree, size_a, size_b
@@ -232,37 +140,21 @@ class FastDecoder:
         """Whether so many devices of each node can be on equal NIC groups."""
         return max(counts) <= self._nic_size * min(counts)
 
-    def _many_nodes(self, free: list[list[int]], line: Line, least: int) -> Where:
-        """Equal shares on as few nodes as hold them, or as many devices as each node has."""
-        degree, nodes = line.degree, line.nodes
-        for count in range(least, len(nodes) + 1):
-            share, rest = divmod(degree, count)
-            if share == 0 or rest:
-                continue
-            wide = [n for n in nodes if len(free[n]) >= share]
-            if len(wide) >= count:
-                wide.sort(key=lambda n: free[n][share - 1])
-                return tuple((n, share) for n in sorted(wide[:count]))
-        place, left = [], degree
-        for node in sorted(nodes, key=lambda n: (-len(free[n]), free[n][-1])):
-            take = min(left, len(free[node]))
-            if take:
-                place.append((node, take))
-            left -= take
-        return tuple(sorted(place))
-
-    def realise(self, state: State, ends: Sequence[int], where: Sequence[Where]) -> Schedule:
-        """The exact schedule of a decoded state on concrete devices.
+    def realise(
+        self, order: Sequence[int], picks: Sequence[int], where: Sequence[Where]
+    ) -> Schedule:
+        """The exact schedule on concrete devices.
 
         Where devices taken one task after the other do not align, a fit for all is sought.
         """
-        runs = place_in_order(self.digest, [(i, where[i]) for i in state.order])
+        ends = self.ends_us(order, picks, where)
+        runs = place_in_order(self.digest, [(i, where[i]) for i in order])
         schedule = in_start_order(self.digest, left_shift(self.digest, runs))
         if schedule.makespan_us <= max(ends):
             return schedule
         items = []
-        for i in state.order:
-            line = self.modes[i][state.picks[i]]
+        for i in order:
+            line = self.modes[i][picks[i]]
             span = line.duration_us if len(where[i]) == 1 else line.cross_us
             items.append(Timed(i, where[i], ends[i] - span, ends[i]))
         aligned = aligned_runs(self.digest, items)
@@ -271,27 +163,12 @@ class FastDecoder:
         other = in_start_order(self.digest, left_shift(self.digest, aligned))
         return min(schedule, other, key=lambda s: s.key)
 
-    def state_of(self, schedule: Schedule) -> State:
-        """A state that decodes to the given schedule, at the mildest penalties."""
-        order = [i for i, _ in schedule.runs]
-        picks, sites = [0] * len(order), [ONE_NODE] * len(order)
+    def picks_of(self, schedule: Schedule) -> list[int]:
+        """The modes of a schedule."""
+        picks = [0] * len(schedule.runs)
         for i, devices in schedule.runs:
-            kind = self.digest.kind_of[devices[0]]
-            picks[i] = self.pick_of(i, len(devices), kind)
-            nodes = [self.digest.node_of[d] for d in devices]
-            sites[i] = self.site_of(tuple((n, nodes.count(n)) for n in sorted(set(nodes))))
-        return State(order, picks, sites)
-
-    def site_of(self, place: Where) -> int:
-        """The site that puts a task on these nodes, as long as it has this degree."""
-        if len(place) == 1:
-            return place[0][0]
-        site = self._site_of_spread.get(place)
-        if site is None:
-            site = len(self.sizes) + len(self._spread)
-            self._spread.append((sum(count for _, count in place), place))
-            self._site_of_spread[place] = site
-        return site
+            picks[i] = self.pick_of(i, len(devices), self.digest.kind_of[devices[0]])
+        return picks
 
     def pick_of(self, task: int, degree: int, kind: int) -> int:
         """The pick of the widest mode up to a degree on a type, 0 where there is none."""
@@ -313,8 +190,3 @@ def useful_modes(task: FlatTask) -> list[Mode]:
             for o in task.modes
         )
     ]
-
-
-def _idle(row: list[int], degree: int, start: int) -> int:
-    upto = bisect_right(row, start)
-    return degree * start - sum(row[upto - degree : upto])

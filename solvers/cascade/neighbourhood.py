@@ -7,7 +7,7 @@ from itertools import combinations
 
 from arachne_opt.solvers.cascade.cpsat.solver import Chosen, Effort, node_model, run
 from arachne_opt.solvers.cascade.cpsat.variables import Choice, Choices
-from arachne_opt.solvers.cascade.decoder import ONE_NODE, FastDecoder, State
+from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Mode, Where
 from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.units import scale_up
@@ -113,6 +113,4 @@ class Neighbourhood:
         order = sorted(range(len(starts)), key=lambda i: (starts[i], i))
         taken = [row[k] for row, k in zip(choices, picks, strict=True)]
         lines = [self._decoder.pick_of(i, c.mode.degree, c.mode.kind) for i, c in enumerate(taken)]
-        state = State(order, lines, [ONE_NODE] * len(order))
-        ends, where = self._decoder.decode(state, [c.where for c in taken])
-        return self._decoder.realise(state, ends, where)
+        return self._decoder.realise(order, lines, [c.where for c in taken])

@@ -7,7 +7,8 @@ import random
 from collections.abc import Sequence
 
 from arachne_opt.solvers.cascade.digest import Digest, FlatNode
-from arachne_opt.solvers.cascade.pod_solver import PodSolver, Site
+from arachne_opt.solvers.cascade.pod_solver import PodSolver
+from arachne_opt.solvers.cascade.pod_walk import Site
 
 # Devices that a pod should have, and how often its widest needed group and its largest cascade, as
 # device time, must fit into it: one alone leaves gaps that nothing fills.

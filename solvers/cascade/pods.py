@@ -14,7 +14,8 @@ from typing import NamedTuple
 from arachne_opt.solvers.cascade.cpsat.pod_master import Column, best_cover
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.pod_deal import deal, level
-from arachne_opt.solvers.cascade.pod_solver import Pod, PodSolver, Site, Spent, Wanted
+from arachne_opt.solvers.cascade.pod_solver import PodSolver
+from arachne_opt.solvers.cascade.pod_walk import Pod, Site, Spent, Wanted
 from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order, left_shift
 
 # Trades drawn until one is promising: this share of a typical makespan for each load is below the
@@ -166,11 +167,9 @@ class Pods:
         """For each pod that the trades want one that is fast enough, None where none was found."""
         return self._solver.solve([want for trade in trades for want in trade.wanted], spent)
 
-    def remember(self, trades: Sequence[Trade], found: Sequence[Pod | None]) -> None:
-        """Notes what ``search`` has found in another process."""
-        wanted = (want for trade in trades for want in trade.wanted)
-        for want, pod in zip(wanted, found, strict=True):
-            self._solver.remember(want, pod)
+    def settled(self, trades: Sequence[Trade]) -> None:
+        """Does trades whose pods were searched elsewhere and are remembered."""
+        self.settle(trades, [self._solver.known(w) for trade in trades for w in trade.wanted])
 
     def settle(self, trades: Sequence[Trade], found: Sequence[Pod | None]) -> None:
         """Does the trades whose pods are all faster than the slowest of the old ones.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
-from arachne_opt.solvers.cascade.changes import Changes, Choice
 from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.list_schedule import (
     RULES,
@@ -19,15 +17,17 @@ from arachne_opt.solvers.cascade.list_schedule import (
     modes_for_deadline,
     priorities,
 )
-from arachne_opt.solvers.cascade.quick_list import ANY_US, Listed, QuickList
 from arachne_opt.solvers.cascade.schedule import Schedule
+from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, Choice
+from arachne_opt.solvers.cascade.walks.cooling import Heat, Progress, cooled
+from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
+from arachne_opt.solvers.cascade.walks.walker import Walks
 from arachne_opt.solvers.seeds.cascade_features import CascadeView, view
 from arachne_opt.solvers.seeds.network import Array, forward
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
-_FRESH = 40  # that are drawn; the others change them
-_STALE = 1500  # list schedules without a better one, after which draws begin anew
-_HEAT = 0.0005  # of the makespan: schedules that much worse are gone on from
+_FRESH, _DRAWING = 40, 0.3  # draws of a turn, and most of its time for them
+_HEAT = Heat(hot=0.02, cold=0.0003)  # of the walks
 _HEATS = (0.1, 0.3, 0.6)  # of the draws, in turn
 _LOOSEST = 1.5  # deadlines of the rule, as a multiple of the bound
 _KEPT = 0.3  # most cascades that keep the policy's degrees beside those of a rule
@@ -96,10 +96,7 @@ def _odds(logits: Floats, sizes: Sequence[int]) -> list[list[float]]:
 
 
 class SeedSearch:
-    """The best list schedule of what the policy and the rules of list scheduling draw.
-
-    After some draws the others change the best of them, a few cascades or tasks at a time; a change
-    that is hardly worse is gone on from, too.
+    """Walks among list schedules that begin with what the policy and the rules draw.
 
     Args:
         decoder: of the problem.
@@ -111,77 +108,61 @@ class SeedSearch:
     def __init__(self, decoder: FastDecoder, policy: PolicyFile, bound_us: int, seed: int) -> None:
         advice = advise(policy, view(decoder, bound_us))
         self._draws = Draws(decoder, advice, bound_us, seed)
-        modes = [[line.mode for line in lines] for lines in decoder.modes]
-        odds = _odds(advice.logits, [len(row) for row in modes])
-        self._changes = Changes(decoder.digest, modes, seed, odds)
-        self._lists = QuickList(decoder.digest)
-        self._chance = random.Random(seed)
-        self._tasks, self._bound_us = len(decoder.digest.tasks), bound_us
-        self._best: Listed | None = None
-        self._at: tuple[Choice, Listed] | None = None
-        # List schedules made, and those left to be drawn and to be without a better one.
-        self._made, self._fresh, self._patience = 0, _FRESH, _STALE
+        self._walks = Walks(decoder.digest)
+        odds = _odds(advice.logits, [len(row) for row in decoder.modes])
+        self._walker = self._walks.walker(seed, odds)
+        self._tasks = len(decoder.digest.tasks)
+        self.placed_per_unit = self._walker.placed_per_unit
+        self._made, self._turns = 0, 0
+
+    @property
+    def makespan_us(self) -> int:
+        """Of the best so far; at least one has to be made."""
+        return self._walker.best.makespan_us
 
     @property
     def schedule(self) -> Schedule:
         """The best so far; at least one has to be made."""
-        assert self._best is not None
-        return self._lists.schedule(self._best)
+        return self._walks.schedule(self._walker.best)
 
-    @property
-    def stale(self) -> bool:
-        """Whether changes lead no further."""
-        return self._patience <= 0
+    def turn(self, progress: Progress, below_us: int | None = None) -> Iterator[None]:
+        """Draws, and then walks from the best draw; each step yields.
 
-    def run(self, spent: Callable[[int], bool], below_us: int | None = None) -> bool:
-        """Goes on from where it stopped; whether there is a better schedule than before.
-
-        It ends by itself where changes lead no further. The next run draws anew then.
+        Every second turn walks from the best so far instead.
 
         Args:
-            spent: told how many tasks were placed since it was last asked; says whether to stop.
+            progress: told how many tasks were placed since it was last asked; gives the share of
+                the turn that is over.
             below_us: a makespan that is known to be possible.
         """
-        before = self._best
         if below_us is not None:
             self._draws.below_us = min(self._draws.below_us, below_us)
-        while True:
-            self._step()
-            done = self._best is not None and self._best.makespan_us <= self._bound_us
-            if spent(self._tasks) or done or self.stale:
-                return self._best is not before
+        share = 0.0
+        if self._turns % 2:
+            start = self._walker.best.choice
+        else:
+            for _ in self.draws(_FRESH):
+                share = progress(self._tasks)
+                yield
+                if share >= _DRAWING:
+                    break
+            start = self._walker.now.choice
+        self._turns += 1
+        if share < 1:
+            left = 1 - share
+            walk = cooled(self._walker, start, _HEAT, lambda n: (progress(n) - share) / left)
+            yield from (None for _ in walk)
 
-    def _step(self) -> None:
-        """Makes one list schedule: a draw, or a change of where the search is."""
-        if self.stale:
-            self._at, self._fresh, self._patience = None, _FRESH, _STALE
-        made = self._drawn() if self._at is None or self._fresh > 0 else self._changed(*self._at)
-        self._made, self._fresh, self._patience = (
-            self._made + 1,
-            self._fresh - 1,
-            self._patience - 1,
-        )
-        if made is not None and (self._best is None or made.key < self._best.key):
-            self._best, self._patience = made, _STALE
-            self._draws.below_us = min(self._draws.below_us, made.makespan_us)
-
-    def _drawn(self) -> Listed | None:
-        """A fresh list schedule; the search goes on from the best since it began anew."""
-        choice = self._draws.choice(self._made)
-        most_us = ANY_US if self._at is None else self._at[1].makespan_us
-        made = self._lists.decode(*choice, most_us)
-        if made is not None:
-            self._at = choice, made
-        return made
-
-    def _changed(self, choice: Choice, now: Listed) -> Listed | None:
-        """A change, gone on from where it is hardly worse."""
-        near = self._changes.near(choice, now)
-        worse_us = -math.log(1 - self._chance.random()) * _HEAT * now.makespan_us
-        made = self._lists.decode(*near, round(now.makespan_us + worse_us), now)
-        if made is not None:
-            self._at = near, made
-        return made
+    def draws(self, count: int) -> Iterator[None]:
+        """Draws so many choices and goes on from the best of them; each step yields."""
+        most_us = ANY_US
+        for _ in range(count):
+            found = self._walker.begin(self._draws.choice(self._made), most_us)
+            self._made += 1
+            if found is not None:
+                most_us = found
+                self._draws.below_us = min(self._draws.below_us, found)
+            yield
 
 
 class Draws:
@@ -207,9 +188,13 @@ class Draws:
         picks = self._mixed(self._by_policy(heat), kept)
         modes = [self._decoder.modes[t][pick].mode for t, pick in enumerate(picks)]
         if number % 2 == 0:
-            return Choice(modes, self._starts(heat))
-        rule = RULES[int(self._rng.integers(len(RULES)))]
-        return Choice(modes, priorities(self._digest, modes, rule))
+            priority = self._starts(heat)
+        else:
+            rule = RULES[int(self._rng.integers(len(RULES)))]
+            priority = priorities(self._digest, modes, rule)
+        # Picks of the decoder are those of the walks.
+        anywhere = array("i", [ANYWHERE]) * len(picks)
+        return Choice(array("i", picks), array("q", priority), anywhere)
 
     def _by_policy(self, heat: float) -> list[int]:
         logits = self._advice.logits

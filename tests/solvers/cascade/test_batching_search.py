@@ -1,5 +1,6 @@
 """The search over batchings: every clip once, whatever changes, in this process or another."""
 
+import pickle
 import random
 import time
 
@@ -8,7 +9,7 @@ import pytest
 from arachne_opt.cascade.check import check_plan
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
 from arachne_opt.solvers.cascade.batching_helper import Walk, batching_helpers, walker
-from arachne_opt.solvers.cascade.batching_search import BatchingSearch
+from arachne_opt.solvers.cascade.batching_search import BatchingSearch, State
 from arachne_opt.solvers.seeds.policy_file import CASCADES
 from arachne_opt.solvers.seeds.shipped import SHIPPED, resolved
 from tests.batching_builders import all_batchings, one_shape, random_batching
@@ -24,7 +25,7 @@ def steps(count):
     """Progress by calls."""
     done = [0]
 
-    def share():
+    def share(_placed):
         done[0] += 1
         return done[0] / count
 
@@ -44,17 +45,17 @@ def test_walks_hold_every_clip_once_and_end_in_legal_plans(seed):
         problem.iteration(found)  # raises where a clip is lost or there twice
         plan = search.plan(search.best, placement)
         assert check_plan(placement, plan) == ()
-        assert plan.makespan_us <= search.best.listed.makespan_us
+        assert plan.makespan_us <= search.best.makespan_us
 
 
 def test_all_batchings_are_within_reach():
     problem = one_shape(even_cluster(1, 2), 4, {k: {1: 10 * k} for k in (1, 2, 3, 4)})
     search, seen = searching(problem), set()
     search.seed(((4,),))
-    at = search.best
+    search.begun(*search.best.start)
     for _ in range(2000):
-        at = search._near(at, 1 << 62) or at
-        seen.add(search.batching(at))
+        search._recut(100.0)
+        seen.add(search.batching(search.now))
     assert seen == set(all_batchings(problem))
 
 
@@ -78,11 +79,11 @@ def test_states_travel_unchanged(seed):
     here, there = searching(problem), searching(problem, seed=5)
     here.seed(next(iter(all_batchings(problem))))
     here.anneal(here.best, steps(40))
-    other = there.unpacked(here.packed(here.best))
-    assert other.listed.order == here.best.listed.order
-    assert other.listed.ends_us == here.best.listed.ends_us
-    groups = [[s.listed.groups[i] for i in s.listed.order] for s in (other, here.best)]
-    assert groups[0] == groups[1]
+    best: State = pickle.loads(pickle.dumps(here.best))
+    other = there.begun(*best.start)
+    assert sorted(other.running) == sorted(best.running)
+    assert list(other.place.order) == list(best.place.order)
+    assert other.place.key == best.place.key
 
 
 @pytest.mark.parametrize("policy", [None, resolved(SHIPPED, CASCADES)], ids=["none", "shipped"])
@@ -91,10 +92,9 @@ def test_what_answers_in_a_helper_is_never_worse_than_where_it_begins(policy):
     search = searching(problem)
     search.seed(next(iter(all_batchings(problem))))
     answer = walker(0, problem, policy, 0)
-    begin = search.packed(search.best)
-    before_us = search.best.listed.makespan_us
-    found = search.unpacked(answer(Walk(begin, time.time() + 0.2)))
-    assert found.listed.makespan_us <= before_us
+    before_us = search.best.makespan_us
+    found = search.begun(*answer(Walk(search.best, time.time() + 0.2)).start)
+    assert found.makespan_us <= before_us
 
 
 def test_a_helper_answers_from_its_own_process():
@@ -103,13 +103,13 @@ def test_a_helper_answers_from_its_own_process():
     search.seed(next(iter(all_batchings(problem))))
     (helper,) = batching_helpers(problem, resolved(SHIPPED, CASCADES), 0, 1)
     try:
-        helper.ask(Walk(search.packed(search.best), time.time()))
+        helper.ask(Walk(search.best, time.time()))
         assert helper.busy()
         end = time.monotonic() + 30
         while not (answers := helper.answers()) and time.monotonic() < end:
             time.sleep(0.01)
         assert not helper.busy()
-        search.unpacked(answers[0].found)
+        search.begun(*answers[0].found.start)
     finally:
         helper.close()
     assert not helper.wants()

@@ -1,18 +1,15 @@
 """The parts of the search: schedules, placement, decoder, alignment, neighbourhoods, tidying."""
 
-import random
+from array import array
 
 import pytest
 
 from arachne_opt.cascade.check import check_plan
 from arachne_opt.cascade.problem import Cascade, CascadeProblem
-from arachne_opt.solvers.cascade.annealing import Annealer, Cooling
-from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.cpsat.alignment import Timed, aligned_runs
 from arachne_opt.solvers.cascade.cpsat.solver import Effort
-from arachne_opt.solvers.cascade.decoder import ONE_NODE, FastDecoder, State
+from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.list_schedule import list_schedules
 from arachne_opt.solvers.cascade.neighbourhood import Neighbourhood
 from arachne_opt.solvers.cascade.placement import best_group
 from arachne_opt.solvers.cascade.polish import polish
@@ -22,6 +19,9 @@ from arachne_opt.solvers.cascade.schedule import (
     left_shift,
     to_plan,
 )
+from arachne_opt.solvers.cascade.walks.choice import blank
+from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
+from arachne_opt.solvers.cascade.walks.walker import Walks
 from arachne_opt.units import PPM
 from tests.strategies import even_cluster, random_problem, seeded_plan, simple_task, two_stage
 
@@ -33,12 +33,6 @@ def digest_of(*cascades: Cascade, nodes: int, devices: int) -> Digest:
 
 def single(name: str, durations_us: dict[int, int]) -> Cascade:
     return Cascade(id=name, tasks=(simple_task("denoise", durations_us),))
-
-
-def counting(rounds: int):
-    """A clock that is over after so many looks."""
-    looks = iter(range(rounds + 1))
-    return lambda _placed: next(looks) / rounds
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -78,36 +72,6 @@ def test_a_wide_group_aligns_its_nic_groups():
     assert digest.penalty_ppm(choice.devices) == digest.mildest_ppm
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_decoded_states_are_realised_legally_and_never_early(seed):
-    problem = random_problem(seed, restricted=False)
-    digest = Digest(problem)
-    decoder = FastDecoder(digest)
-    chance = random.Random(seed)
-    order = [t.index for t in digest.tasks]
-    for _ in range(10):
-        picks = [chance.randrange(len(lines)) for lines in decoder.modes]
-        sites = [chance.randrange(-3, len(digest.nodes)) for _ in order]
-        state = State(order, picks, sites)
-        ends, where = decoder.decode(state)
-        schedule = decoder.realise(state, ends, where)
-        assert check_plan(problem, to_plan(digest, schedule)) == ()
-        if not digest.has_handoff:
-            assert schedule.makespan_us >= lower_bound(digest)
-
-
-def test_a_state_of_a_schedule_decodes_to_the_same_makespan_on_one_node():
-    digest = digest_of(
-        *(two_stage(f"c{i}", {1: 40, 2: 25}, {2: 130, 4: 70}) for i in range(3)),
-        nodes=1,
-        devices=4,
-    )
-    decoder = FastDecoder(digest)
-    for schedule in list_schedules(digest, lower_bound(digest)):
-        ends, _ = decoder.decode(decoder.state_of(schedule))
-        assert max(ends) == schedule.makespan_us
-
-
 def test_nic_groups_are_fitted_for_all_tasks_at_once():
     """Two tasks hold one NIC group each; a third needs equal NIC groups on both nodes after them.
 
@@ -142,16 +106,14 @@ def test_a_penalty_is_paid_for_groups_over_nodes_only():
     assert digest.penalty_ppm((0, 6)) > digest.mildest_ppm
 
 
-def test_annealing_finds_the_optimum_that_list_scheduling_misses():
+def test_walks_find_the_optimum_that_list_scheduling_misses():
     """Durations 7, 5, 4, 4 and 4 on two single devices: 12 is best, longest first gives 13."""
     rows = [single(f"c{i}", {1: us}) for i, us in enumerate((700, 500, 400, 400, 400))]
-    digest = digest_of(*rows, nodes=1, devices=2)
-    decoder = FastDecoder(digest)
-    found = []
-    annealer = Annealer(decoder, 0, found.append)
-    state = State([0, 1, 2, 3, 4], [0] * 5, [ONE_NODE] * 5)
-    annealer.round(state, Cooling(), counting(40))
-    assert min(s.makespan_us for s in found) == 1200
+    walks = Walks(digest_of(*rows, nodes=1, devices=2))
+    walker = walks.walker(0)
+    assert walker.begin(blank(5)._replace(priority=array("q", [5, 4, 3, 2, 1])), ANY_US) == 1300
+    walker.walk(200, 0.01)
+    assert walker.best.makespan_us == walks.schedule(walker.best).makespan_us == 1200
 
 
 def test_an_exact_neighbourhood_improves_a_poor_schedule():

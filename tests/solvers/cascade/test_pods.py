@@ -159,27 +159,41 @@ def test_searches_in_vain_are_remembered():
     assert not solver.in_vain(site, 1 << 60)
 
 
-def test_what_another_process_found_is_known_here():
+def test_what_another_thread_found_is_known_here():
     digest = Digest(problem())
     here, there = PodSolver(digest, 1, 0), PodSolver(digest, 1, 1)
     want = Wanted(here.site((0, 1), (0, 1, 2, 3)))
-    (pod,) = there.solve([want], patiently)
-    here.remember(want, pod)
+    pod = there.walk.search(want, patiently)
+    here.remember(pod)
     assert here.solve([want], never) == [pod]
     slow = Wanted(here.site((2, 3), (0, 3, 6, 9)), 5)
     for _ in range(3):
-        here.remember(slow, None)
+        here.remember(there.walk.search(slow, patiently))
     assert here.in_vain(slow.site, 5)
+    # Found too late for one, it may do for another.
+    assert here.solve([slow._replace(limit_us=1 << 60)], never) != [None]
 
 
-def test_groups_that_no_site_of_a_batch_has_are_still_placed():
-    """Degree 10 on nodes of 8 and 2 is no equal share of any site."""
+def test_pods_are_searched_where_they_are_and_more_deeply_again():
+    digest = Digest(problem())
+    solver = PodSolver(digest, 1, 0)
+    site = solver.site((3, 7), (0, 1, 2, 3))
+    found = [solver.walk.search(Wanted(site, effort=k), patiently) for k in range(3)]
+    for pod in found:
+        assert sorted(i for i, _ in pod.runs) == [i for c in range(4) for i in digest.cascades[c]]
+        assert {digest.node_of[d] for _, group in pod.runs for d in group} <= {3, 7}
+    again = Wanted(site, found[2].makespan_us, found[2])
+    assert solver.walk.search(again, patiently).makespan_us <= 1.05 * found[2].makespan_us
+
+
+def test_groups_that_are_no_equal_share_of_their_nodes_are_placed():
+    """Degree 10 on nodes of 8 and 2."""
     rows = tuple(two_stage(f"c{i}", {1: 100}, {10: 1000 + i}) for i in range(3))
     whole = even_cluster(2, 8)
     small = replace(whole.nodes[1], nic_of_device=whole.nodes[1].nic_of_device[:2], name="small")
     cluster = replace(whole, nodes=(whole.nodes[0], small))
     digest = Digest(CascadeProblem(name="uneven", cluster=cluster, cascades=rows))
     solver = PodSolver(digest, 1, 0)
-    (pod,) = solver.solve([Wanted(solver.site((0, 1), (0, 1, 2)))], never)
+    (pod,) = solver.solve([Wanted(solver.site((0, 1), (0, 1, 2)))], patiently)
     assert pod.makespan_us >= 3000
     assert cascades_of((pod,)) == [0, 1, 2]

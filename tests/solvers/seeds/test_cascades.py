@@ -11,6 +11,8 @@ from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.schedule import to_plan
+from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
+from arachne_opt.solvers.cascade.walks.walker import Walks
 from arachne_opt.solvers.portfolio import solve_cascade
 from arachne_opt.solvers.search import Parts
 from arachne_opt.solvers.seeding import Seeding
@@ -21,15 +23,10 @@ from tests.seed_builders import random_cascade_policy
 from tests.strategies import even_cluster, random_problem, two_stage
 
 
-def samples(count):
-    """Stops after so many list schedules."""
-    left = [count]
-
-    def spent(_placed):
-        left[0] -= 1
-        return left[0] <= 0
-
-    return spent
+def steps(count):
+    """Progress of a turn that is over after so many steps."""
+    left = iter(range(1, count + 1))
+    return lambda _placed: next(left) / count
 
 
 def searching(problem, policy):
@@ -39,7 +36,8 @@ def searching(problem, policy):
 
 def drawn(problem, policy):
     search = searching(problem, policy)
-    search.run(samples(5))
+    for _ in search.turn(steps(12)):
+        pass
     return to_plan(Digest(problem), search.schedule)
 
 
@@ -57,32 +55,51 @@ def test_equal_seeds_draw_equal_plans():
     assert drawn(problem, policy) == drawn(problem, policy)
 
 
-def test_a_search_that_stops_goes_on_as_if_it_had_not():
-    problem = random_problem(3)
-    policy = random_cascade_policy(problem)
-    whole, parts = searching(problem, policy), searching(problem, policy)
-    whole.run(samples(120))
-    for _ in range(3):
-        parts.run(samples(40))
-    assert parts.schedule == whole.schedule
-
-
-def test_a_search_that_leads_no_further_draws_anew(monkeypatch):
-    monkeypatch.setattr(cascades, "_FRESH", 4)
-    monkeypatch.setattr(cascades, "_STALE", 10)
-    draws = []
-    choice = cascades.Draws.choice
-    monkeypatch.setattr(
-        cascades.Draws, "choice", lambda self, number: draws.append(number) or choice(self, number)
-    )
+def test_turns_draw_anew_or_go_on_from_the_best_and_never_end_worse():
     problem = random_problem(3)
     search = searching(problem, random_cascade_policy(problem))
-    search.run(samples(4))
-    best_us = search.schedule.makespan_us
-    while len(draws) < 9:
-        search.run(samples(400))
-    assert len({*draws}) == len(draws)
-    assert search.schedule.makespan_us <= best_us
+    best_us = []
+    for _ in range(4):
+        for _ in search.turn(steps(12)):
+            best_us.append(search.makespan_us)
+    assert best_us == sorted(best_us, reverse=True)
+    assert search.schedule.makespan_us <= best_us[-1]
+
+
+def test_no_two_draws_are_the_same_and_the_best_is_kept(monkeypatch):
+    numbers, made = [], []
+    choice = cascades.Draws.choice
+
+    def drawn(self, number):
+        numbers.append(number)
+        made.append(choice(self, number))
+        return made[-1]
+
+    monkeypatch.setattr(cascades.Draws, "choice", drawn)
+    problem = random_problem(3)
+    search = searching(problem, random_cascade_policy(problem))
+    for _ in range(2):
+        for _ in search.draws(10):
+            pass
+    assert numbers == list(range(20))
+    walker = Walks(Digest(problem)).walker(0)
+    assert search.makespan_us == min(walker.begin(row, ANY_US) for row in made)
+
+
+@pytest.mark.parametrize("late", [0.0, 0.5, 1.7])
+def test_a_turn_ends_where_its_time_is_over_after_the_draws(late):
+    """Draws may take longer than the turn, and the search may be over then."""
+    problem = random_problem(3)
+    search = searching(problem, random_cascade_policy(problem))
+    asked = []
+
+    def progress(_placed):
+        asked.append(late if len(asked) < 1 else 1.0)
+        return asked[-1]
+
+    for _ in search.turn(progress):
+        assert len(asked) < 50
+    assert check_plan(problem, to_plan(Digest(problem), search.schedule)) == ()
 
 
 def test_a_policy_goes_on_where_pods_are_behind(monkeypatch):

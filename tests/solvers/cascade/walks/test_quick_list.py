@@ -11,8 +11,8 @@ from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.usable import usable_part
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.list_schedule import decode
-from arachne_opt.solvers.cascade.quick_list import ANY_US, QuickList
-from arachne_opt.solvers.cascade.schedule import to_plan
+from arachne_opt.solvers.cascade.schedule import left_shift, to_plan
+from arachne_opt.solvers.cascade.walks.quick_list import ANY_US, QuickList
 from tests.strategies import even_cluster, random_problem, two_stage
 
 
@@ -40,7 +40,7 @@ def some_lists(seed):
 @pytest.mark.parametrize("seed", range(30))
 def test_schedules_are_legal_and_no_longer_than_promised(seed):
     for digest, lists, _, made in some_lists(seed):
-        schedule = lists.schedule(made)
+        schedule = left_shift(digest, lists.runs(made))
         assert check_plan(digest.problem, to_plan(digest, schedule)) == ()
         # Groups may start earlier once all are known: what is known before is cautious.
         ends = zip(schedule.ends_us, made.ends_us, strict=True)
@@ -106,7 +106,7 @@ def test_they_are_about_as_long_as_those_of_list_scheduling():
         digest, rng = Digest(problem), random.Random(seed)
         choice = drawn(digest, rng)
         lists = QuickList(digest)
-        quick = lists.schedule(lists.decode(*choice, ANY_US))
+        quick = left_shift(digest, lists.runs(lists.decode(*choice, ANY_US)))
         logs.append(math.log(quick.makespan_us / decode(digest, *choice).makespan_us))
     assert abs(statistics.fmean(logs)) < 0.01
 
@@ -120,4 +120,35 @@ def test_wide_groups_take_equal_nic_groups_where_they_can():
     digest = Digest(problem)
     lists = QuickList(digest)
     made = lists.decode([t.modes[0] for t in digest.tasks], [0, 0], ANY_US)
-    assert digest.penalty_ppm(lists.schedule(made).runs[1][1]) == digest.mildest_ppm
+    assert digest.penalty_ppm(lists.runs(made)[1][1]) == digest.mildest_ppm
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sites_are_kept_where_they_have_room(seed):
+    digest, rng = digest_of(seed), random.Random(seed)
+    modes, priority = drawn(digest, rng)
+    sites = [rng.randrange(-1, len(digest.nodes)) for _ in modes]
+    lists = QuickList(digest)
+    made = lists.decode(modes, priority, ANY_US, sites=sites)
+    for i, devices in lists.runs(made):
+        node = digest.nodes[sites[i]] if sites[i] >= 0 else None
+        if node is not None and node.kind == modes[i].kind and node.size >= modes[i].degree:
+            assert {digest.node_of[d] for d in devices} == {sites[i]}
+    schedule = left_shift(digest, lists.runs(made))
+    assert check_plan(digest.problem, to_plan(digest, schedule)) == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_only_given_nodes_are_used(seed):
+    digest, rng = digest_of(seed), random.Random(seed)
+    nodes = sorted(rng.sample(range(len(digest.nodes)), rng.randint(1, len(digest.nodes))))
+    lists = QuickList(digest, nodes)
+    count = [0] * len(digest.kind_names)
+    for n in nodes:
+        count[digest.nodes[n].kind] += digest.nodes[n].size
+    modes, priority = drawn(digest, rng)
+    made = lists.decode(modes, priority, ANY_US)
+    assert (made is None) == any(mode.degree > count[mode.kind] for mode in modes)
+    if made is not None:
+        used = {digest.node_of[d] for _, devices in lists.runs(made) for d in devices}
+        assert used <= set(nodes)

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from arachne_opt.solvers.cascade.digest import Digest, Mode
-from arachne_opt.solvers.cascade.quick_groups import Group, QuickGroups, Row
-from arachne_opt.solvers.cascade.schedule import Schedule, left_shift
+from arachne_opt.solvers.cascade.schedule import Run
+from arachne_opt.solvers.cascade.walks.choice import ANYWHERE
+from arachne_opt.solvers.cascade.walks.quick_groups import Group, QuickGroups, Row
 
 # Before a task: the slots of every node, and device time that is lost.
 _State = tuple[list[Row], int]
@@ -31,6 +32,7 @@ class Listed:
     """
 
     modes: Sequence[Mode]
+    sites: Sequence[int]
     order: list[int]
     ends_us: list[int]
     spans_us: list[int]
@@ -53,13 +55,18 @@ class QuickList:
     """Decodes modes and priorities of a problem without pins.
 
     Schedules are given up as soon as it is clear that they take too long.
+
+    Args:
+        nodes: that may be used, in rising order; None for all.
     """
 
-    def __init__(self, digest: Digest) -> None:
+    def __init__(self, digest: Digest, nodes: Sequence[int] | None = None) -> None:
         assert not digest.problem.pinned
         self._digest = digest
-        self._groups = QuickGroups(digest)
+        self._groups = QuickGroups(digest, nodes)
+        self.nodes = self._groups.nodes
         self._all = range(len(digest.tasks))
+        self._anywhere = [ANYWHERE] * len(digest.tasks)
         self._predecessors = [t.predecessors for t in digest.tasks]
         self._waits = digest.has_handoff
         cluster = digest.problem.cluster
@@ -67,11 +74,7 @@ class QuickList:
         self._even = not cluster.zone_links and len({n.intra_link for n in cluster.nodes}) == 1
         self._lags: dict[tuple[object, ...], int] = {}
 
-    def schedule(self, listed: Listed) -> Schedule:
-        """The schedule of all tasks with its groups as early as they can be."""
-        return left_shift(self._digest, self.runs(listed))
-
-    def runs(self, listed: Listed) -> list[tuple[int, tuple[int, ...]]]:
+    def runs(self, listed: Listed) -> list[Run]:
         """Tasks in order, with their devices."""
         return [(i, self._groups.devices(listed.groups[i])) for i in listed.order]
 
@@ -82,23 +85,30 @@ class QuickList:
         most_us: int,
         like: Listed | None = None,
         tasks: Sequence[int] | None = None,
+        sites: Sequence[int] | None = None,
     ) -> Listed | None:
-        """The schedule of ready tasks by falling priority; None where it ends after a time.
+        """The schedule of ready tasks by falling priority.
+
+        None where it ends after a time, or where the nodes have too few devices for a mode.
 
         What another schedule ``like`` it begins with is taken from there. ``tasks`` are those of
-        some cascades, in rising order; None for all.
+        some cascades, in rising order, and ``sites`` are as in ``Choice``; None for all, and any.
         """
+        sites = self._anywhere if sites is None else sites
         order = self._order(priority, self._all if tasks is None else tasks)
-        made = self._begun(modes, order, like)
+        made = self._begun(modes, sites, order, like)
         rows, lost_us = self._state(made, like)
-        spare_us = most_us * self._digest.device_count - sum([modes[i].area_us for i in order])
+        spare_us = most_us * self._groups.device_count - sum([modes[i].area_us for i in order])
         ends, groups, spans, after = made.ends_us, made.groups, made.spans_us, made.after_us
         for index in order[len(made.before) :]:
             made.before.append((rows[:], lost_us))
             mode, ready_us = modes[index], 0
             for p in self._predecessors[index]:
                 ready_us = max(ready_us, ends[p])
-            start_us, span_us, waste_us, group = self._groups.best(rows, ready_us, mode)
+            offer = self._groups.best(rows, ready_us, mode, sites[index])
+            if offer is None:
+                return None
+            start_us, span_us, waste_us, group = offer
             end_us = start_us + span_us
             if self._waits and ready_us:
                 end_us += max(0, self._arrival_us(index, ends, groups, group) - start_us)
@@ -109,14 +119,20 @@ class QuickList:
             self._groups.occupy(rows, group, end_us)
         return made
 
-    def _begun(self, modes: Sequence[Mode], order: list[int], like: Listed | None) -> Listed:
+    def _begun(
+        self,
+        modes: Sequence[Mode],
+        sites: Sequence[int],
+        order: list[int],
+        like: Listed | None,
+    ) -> Listed:
         """A schedule with the tasks that are placed as in another one."""
         count = len(modes)
         if like is None:
             after = [0] * count
             self._set_after(range(len(self._digest.cascades)), modes, after)
-            return Listed(modes, order, [0] * count, [0] * count, [()] * count, after, [])
-        changed = {i for i in order if modes[i] is not like.modes[i]}
+            return Listed(modes, sites, order, [0] * count, [0] * count, [()] * count, after, [])
+        changed = {i for i in order if modes[i] is not like.modes[i] or sites[i] != like.sites[i]}
         after = like.after_us[:]
         self._set_after({self._digest.tasks[i].cascade for i in changed}, modes, after)
         alike = 0
@@ -130,7 +146,7 @@ class QuickList:
         for i in order[:alike]:
             ends[i] = like.ends_us[i]
         spans, groups = like.spans_us[:], like.groups[:]
-        return Listed(modes, order, ends, spans, groups, after, like.before[:alike])
+        return Listed(modes, sites, order, ends, spans, groups, after, like.before[:alike])
 
     def _set_after(
         self, cascades: Iterable[int], modes: Sequence[Mode], after_us: list[int]

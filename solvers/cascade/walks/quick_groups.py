@@ -13,6 +13,7 @@ from itertools import chain, combinations
 from typing import NamedTuple
 
 from arachne_opt.solvers.cascade.digest import Digest, Mode
+from arachne_opt.solvers.cascade.walks.choice import ANYWHERE
 from arachne_opt.units import scale_up
 
 # Slots of a node in rising order.
@@ -41,14 +42,20 @@ class QuickGroups:
 
     Among nodes where it ends equally early it looks less closely at what idles, and of devices of
     one NIC group on one of several nodes it takes any, not the one free last.
+
+    Args:
+        nodes: that may be used, in rising order; None for all.
     """
 
-    def __init__(self, digest: Digest) -> None:
+    def __init__(self, digest: Digest, nodes: Sequence[int] | None = None) -> None:
         self._digest = digest
         self._shift = max(node.size for node in digest.nodes)
         self._low = (1 << self._shift) - 1
         kinds = range(len(digest.kind_names))
-        self._of_kind = [[n.index for n in digest.nodes if n.kind == k] for k in kinds]
+        usable = digest.nodes if nodes is None else [digest.nodes[n] for n in nodes]
+        self.device_count = sum(node.size for node in usable)
+        self._of_kind = [[n.index for n in usable if n.kind == k] for k in kinds]
+        self.nodes = tuple(chain.from_iterable(self._of_kind))
         # Nodes of each type with room for a degree.
         self._wide = [
             [
@@ -92,9 +99,16 @@ class QuickGroups:
             row.sort()
             rows[n] = row
 
-    def best(self, rows: list[Row], ready_us: int, mode: Mode) -> Offer:
-        """The group where a task ends first; of several nodes one that has had enough room last."""
+    def best(
+        self, rows: list[Row], ready_us: int, mode: Mode, site: int = ANYWHERE
+    ) -> Offer | None:
+        """The group where a task ends first; of several nodes one that has had enough room last.
+
+        On a site that has the devices it is there. None where all nodes have too few devices.
+        """
         degree, kind = mode.degree, mode.kind
+        if site >= 0 and degree <= self._shift and site in self._wide[kind][degree]:
+            return self._on_node(rows, [site], ready_us, mode)
         found = None
         before_us = _NEVER_US
         if degree <= self._shift and (wide := self._wide[kind][degree]):
@@ -104,7 +118,6 @@ class QuickGroups:
             quickest_us = self._quickest_us(mode)
             if ready_us + quickest_us < before_us:
                 found = self._across(rows, ready_us, mode, before_us, quickest_us) or found
-        assert found is not None  # usable modes are never wider than the devices of their type
         return found
 
     def _on_node(self, rows: list[Row], wide: list[int], ready_us: int, mode: Mode) -> Offer:
