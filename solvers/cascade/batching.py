@@ -26,7 +26,7 @@ from arachne_opt.solvers.base import (
 )
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
 from arachne_opt.solvers.cascade.batching_helper import Walk, batching_helpers
-from arachne_opt.solvers.cascade.batching_search import BatchingSearch, State
+from arachne_opt.solvers.cascade.batching_search import FAR, BatchingSearch, State
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.registry import PORTFOLIO, cascade_solver
 from arachne_opt.solvers.seeds.policy_file import CASCADES, PolicyFile
@@ -34,8 +34,8 @@ from arachne_opt.solvers.seeds.shipped import SHIPPED, Shipped, resolved
 
 # Shares of the time: first batchings, at most; a plan for one of them; then annealing up to so
 # much, in rounds that each begin with the best. The rest is for the best batching.
-_SEED_SHARE, _PLACE_SHARE, _ANNEAL_SHARE = 0.1, 0.35, 0.88
-_ROUNDS = 2
+_SEED_SHARE, _PLACE_SHARE, _ANNEAL_SHARE = 0.1, 0.2, 0.88
+_ROUNDS = 4
 # Rounds end where the best list schedule is so many times as long as a placed plan.
 _HOPELESS = 1.01
 # Seconds that are worth another process, to wait for it, and between looks at it.
@@ -194,7 +194,7 @@ def _anneal(search: BatchingSearch, placer: _Placer, first: _Placed) -> None:
         hopeless = number > 0 and best_us > _HOPELESS * first.objective_us
         if placer.content(min(first.objective_us, best_us)) or clock.over() or hopeless:
             return
-        search.anneal(at, _progress(clock, limits, search, number))
+        search.anneal(at, FAR, _progress(clock, limits, search, number))
         at = search.best
 
 

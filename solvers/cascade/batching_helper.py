@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from arachne_opt.cascade.batching import Batching, BatchingProblem
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
-from arachne_opt.solvers.cascade.batching_search import BatchingSearch, State
+from arachne_opt.solvers.cascade.batching_search import FAR, BatchingSearch, State
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest
@@ -53,7 +53,7 @@ def walker(
             at = _seeded(search, search.batching(at), policy, seed, seeds_end_s)
             now_s = time.time()
         length_s = max(1e-6, walk.until_s - now_s)
-        search.anneal(at, lambda _placed: min(1.0, (time.time() - now_s) / length_s))
+        search.anneal(at, FAR, lambda _placed: min(1.0, (time.time() - now_s) / length_s))
         return search.best
 
     return answer

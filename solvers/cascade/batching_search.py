@@ -24,7 +24,7 @@ from arachne_opt.solvers.cascade.walks.place import Place
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
 from arachne_opt.solvers.cascade.walks.walker import Walks
 
-HEAT = Heat(hot=0.004, cold=0.0003)
+FAR = Heat(hot=0.03, cold=0.0003)
 # Steps of a walk between changes of micro-batches, and such changes between looks at the time.
 _STEPS, _CUTS = 3, 10
 # Share of these changes that keep the degrees as far as they can; deadlines for the degrees of the
@@ -112,21 +112,22 @@ class BatchingSearch:
         self._goes_on(running, choice, ANY_US)
         return self.now
 
-    def anneal(self, at: State, progress: Callable[[int], float]) -> None:
+    def anneal(self, at: State, heat: Heat, progress: Callable[[int], float]) -> None:
         """Walks from a state.
 
         Args:
             at: where to begin.
+            heat: of the walk.
             progress: told how many tasks were placed since it was last asked; gives the share of
                 the walk that is over.
         """
         self._goes_on(*at.start, ANY_US)
         placed = 0
         while (share := progress(placed)) < 1:
-            heat, placed = HEAT.at(share), 0
+            now, placed = heat.at(share), 0
             for _ in range(_CUTS):
-                self._walker.walk(_STEPS, heat)
-                self._recut(heat)
+                self._walker.walk(_STEPS, now)
+                self._recut(now)
                 placed += (_STEPS + 1) * len(self._running)
             self.tried += _CUTS * (_STEPS + 1)
 

@@ -9,7 +9,7 @@ import pytest
 from arachne_opt.cascade.check import check_plan
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
 from arachne_opt.solvers.cascade.batching_helper import Walk, batching_helpers, walker
-from arachne_opt.solvers.cascade.batching_search import BatchingSearch, State
+from arachne_opt.solvers.cascade.batching_search import FAR, BatchingSearch, State
 from arachne_opt.solvers.seeds.policy_file import CASCADES
 from arachne_opt.solvers.seeds.shipped import SHIPPED, resolved
 from tests.batching_builders import all_batchings, one_shape, random_batching
@@ -39,7 +39,7 @@ def test_walks_hold_every_clip_once_and_end_in_legal_plans(seed):
     batchings = list(all_batchings(problem))
     for batching in random.Random(seed).sample(batchings, min(3, len(batchings))):
         search.seed(batching)
-        search.anneal(search.best, steps(60))
+        search.anneal(search.best, FAR, steps(60))
         found = search.batching(search.best)
         placement = problem.placement_problem(found)
         problem.iteration(found)  # raises where a clip is lost or there twice
@@ -78,7 +78,7 @@ def test_states_travel_unchanged(seed):
     problem = random_batching(seed)
     here, there = searching(problem), searching(problem, seed=5)
     here.seed(next(iter(all_batchings(problem))))
-    here.anneal(here.best, steps(40))
+    here.anneal(here.best, FAR, steps(40))
     best: State = pickle.loads(pickle.dumps(here.best))
     other = there.begun(*best.start)
     assert sorted(other.running) == sorted(best.running)
