@@ -46,7 +46,7 @@ clean: ## remove what was built; keeps .venv
 	rm -rf build dist .linktree .mypy_cache .ruff_cache .pytest_cache .hypothesis ./*.egg-info
 	find $(SOURCES) tests -name __pycache__ -prune -exec rm -rf {} +
 
-$(STAMP): setup.py constraints.txt solvers/cascade/walks/walks.c
+$(STAMP): setup.py constraints.txt $(wildcard solvers/cascade/walks/c/*)
 	@command -v $(PYTHON) >/dev/null \
 	  || { echo "no $(PYTHON) here; try: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

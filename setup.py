@@ -49,7 +49,11 @@ PACKAGES = [
 # A plain library, loaded by ctypes; without a compiler the same is done in Python, slower.
 WALKS = Extension(
     "arachne_opt.solvers.cascade.walks._walks",
-    sources=["solvers/cascade/walks/walks.c"],
+    sources=[
+        f"solvers/cascade/walks/c/{name}.c"
+        for name in ("groups", "lists", "changes", "walks", "memory")
+    ],
+    depends=["solvers/cascade/walks/c/walks.h"],
     extra_compile_args=["-O3"],
     libraries=["m"],
     optional=True,

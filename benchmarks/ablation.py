@@ -110,7 +110,7 @@ VARIANTS: dict[str, Variant] = {
     "whole": _with(Parts()),
     "no hints": _without_hints,
     "no LNS": _with(Parts(neighbourhoods=False)),
-    "no annealing": _with(Parts(annealing=False)),
+    "no walks": _with(Parts(walks=False)),
     "no pooled proofs": _with(Parts(proofs=False)),
     "no area cut": _with(Parts(area_cut=False)),
     "no pods": _with(Parts(pods=False)),

@@ -41,7 +41,7 @@ _SEED_SHARE, _SEED_MOST = 0.35, 1.0
 # The same where the search starts with pods, and most devices then.
 _FEW_SEEDS_SHARE, _FEW_SEEDS_MOST, _FEW_SEEDS_DEVICES = 0.15, 0.4, 160
 # Searches of so many seconds or less give this share of the time to what was learned.
-_SHORT_S, _SHORT_SHARE = 1.0, 0.85
+_SHORT_S, _SHORT_SHARE = 1.0, 0.3
 
 
 def solve_cascade(

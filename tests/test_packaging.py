@@ -7,13 +7,15 @@ import subprocess
 import sys
 import venv
 import zipfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("arachne_opt", "solvers", "executor", "db")
-FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
+FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "NOTICE")
 MOUNTED = ("arachne_opt.solvers.base", "arachne_opt.executor", "arachne_opt.db.migrations")
 
 
@@ -39,7 +41,9 @@ def tree(tmp_path_factory) -> Path:
     """A copy of what a distribution is built from: a build writes beside its sources."""
     copy = tmp_path_factory.mktemp("tree")
     for folder in FOLDERS:
-        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__", "*.so")
+        )
     for file in FILES:
         shutil.copy(ROOT / file, copy)
     return copy
@@ -47,15 +51,27 @@ def tree(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tree, tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, cwd=tree)
+    return built_wheel(tree, tmp_path_factory.mktemp("wheel"))
+
+
+def built_wheel(tree: Path, out: Path, variables: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """The wheel of a tree, built with some variables of the environment."""
+    command = ("-m", "build", "--wheel", "--no-isolation", "--outdir", out)
+    run(sys.executable, *command, cwd=tree, variables=variables)
     (found,) = out.glob("arachne_opt-*.whl")
     return found
 
 
-def run(*command: object, cwd: Path | str = "/") -> str:
+def libraries(names: Iterable[str]) -> set[str]:
+    """The compiled files among those of a wheel."""
+    return {n for n in names if n.startswith("arachne_opt/solvers/cascade/walks/_walks.")}
+
+
+def run(
+    *command: object, cwd: Path | str = "/", variables: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Output of a command that must succeed, with no checkout on its path."""
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | dict(variables)
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, cwd=cwd, env=environment
     )
@@ -119,7 +135,17 @@ def test_the_wheel_has_all_files_inside_one_package(tree, wheel):
     policies = (tree / "solvers" / "seeds" / "data").glob("*.safetensors")
     expected |= {f"arachne_opt/solvers/seeds/data/{p.name}" for p in policies}
     inside = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
-    assert inside == expected
+    library = libraries(inside)
+    assert len(library) == (shutil.which("cc") is not None)
+    assert inside - library == expected
+
+
+@pytest.mark.slow
+def test_without_a_compiler_there_is_a_wheel_that_does_the_same_in_python(tree, tmp_path):
+    copy = tmp_path / "tree"
+    shutil.copytree(tree, copy, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    made = built_wheel(copy, tmp_path, {"CC": "/no/such/compiler"})
+    assert not libraries(zipfile.ZipFile(made).namelist())
 
 
 @pytest.mark.slow

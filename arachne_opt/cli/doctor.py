@@ -89,6 +89,7 @@ def examine(db_url: str | None) -> Iterator[Finding]:
     yield from (_extra(name, *why) for name, why in EXTRAS.items())
     for solver, problem in (("CP-SAT", _cp_sat), ("HiGHS", _highs), ("CBC", _cbc)):
         yield _solver(solver, problem)
+    yield _walks()
     yield from _database(database_url(db_url))
     yield _disk()
     yield from _devices()
@@ -114,6 +115,16 @@ def _extra(name: str, extra: str, purpose: str) -> Finding:
         hint = f"pip install 'arachne-opt[{extra}]' for {purpose}"
         return Finding(WARN, name, "not installed", hint)
     return Finding(GOOD, name, version(_DISTRIBUTIONS.get(name, name)))
+
+
+def _walks() -> Finding:
+    """Whether cascades are searched in C."""
+    from arachne_opt.solvers.cascade.walks.native import library
+
+    if library() is None:
+        hint = "a C compiler, then pip install --force-reinstall --no-deps arachne-opt"
+        return Finding(WARN, "walks", "in Python: cascade plans take longer to find", hint)
+    return Finding(GOOD, "walks", "compiled")
 
 
 def _solver(name: str, solve: Callable[[], float]) -> Finding:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from array import array
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,13 +19,13 @@ from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
 from arachne_opt.solvers.cascade.digest import Digest, Mode
 from arachne_opt.solvers.cascade.list_schedule import RULES, priorities
 from arachne_opt.solvers.cascade.schedule import in_start_order, left_shift, to_plan
-from arachne_opt.solvers.cascade.walks.choice import Choice
+from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, Choice
 from arachne_opt.solvers.cascade.walks.cooling import Heat
 from arachne_opt.solvers.cascade.walks.place import Place
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
 from arachne_opt.solvers.cascade.walks.walker import Walks
 
-FAR = Heat(hot=0.03, cold=0.0003)
+NEAR, FAR = Heat(hot=0.004, cold=0.0003), Heat(hot=0.03, cold=0.0003)
 # Steps of a walk between changes of micro-batches, and such changes between looks at the time.
 _STEPS, _CUTS = 3, 10
 # Share of these changes that keep the degrees as far as they can; deadlines for the degrees of the
@@ -96,16 +97,19 @@ class BatchingSearch:
         return len(_SEED_STRETCHES) * len(RULES)
 
     def start(self, problem: CascadeProblem, plan: CascadePlan) -> State:
-        """The state with the degrees and the order of a plan for a batching."""
+        """The state with the degrees, the order and the nodes of a plan for a batching."""
         modes = self._modes(plan.makespan_us)
-        priority = [0] * len(modes)
+        priority, sites = [0] * len(modes), array("i", [ANYWHERE]) * len(modes)
         number = {s.id: c for s, c in self._number.items()}
         running = [number[cascade.id] for cascade in problem.cascades]
         for p in plan.placements:
             i = self._all.cascades[running[p.cascade]][p.task]
             mode = self._all.tasks[i].mode(p.degree, self._all.kind_of[p.devices[0]])
             modes[i], priority[i] = mode or modes[i], -p.start_us
-        return self.begun(running, self._table.choice(modes, priority))
+            nodes = {self._all.node_of[d] for d in p.devices}
+            sites[i] = nodes.pop() if len(nodes) == 1 else ANYWHERE
+        choice = self._table.choice(modes, priority)
+        return self.begun(running, choice._replace(sites=sites))
 
     def begun(self, running: Sequence[int], choice: Choice) -> State:
         """Goes on from a choice, however long it takes."""
@@ -204,7 +208,7 @@ class BatchingSearch:
         return known if size > 0 and len(known) == len(found) else []
 
     def _inherit(self, choice: Choice, candidate: int, old: int, makespan_us: int) -> None:
-        """Gives a candidate the priorities of another, and its degrees or those for a deadline."""
+        """Gives a candidate priorities, nodes and perhaps degrees of another."""
         row, model = self._all.cascades[candidate], self._all.cascades[old]
         deadline_us = round(makespan_us * self._rng.uniform(*_DEADLINES))
         kind, keep = self.digest.kind_of[candidate], self._rng.random() < _KEEP
@@ -215,4 +219,4 @@ class BatchingSearch:
             alike = self._all.tasks[i].mode(was.degree, was.kind) if keep else None
             mode = alike or mode
             choice.picks[i] = self._table.pick(i, mode.degree, mode.kind)
-            choice.priority[i] = choice.priority[j]
+            choice.priority[i], choice.sites[i] = choice.priority[j], choice.sites[j]

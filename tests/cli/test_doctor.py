@@ -75,3 +75,12 @@ def test_missing_extras_are_notes_with_the_command_and_missing_packages_failures
     assert found["av"]["state"] == "note"
     assert "arachne-opt[decode]" in found["av"]["hint"]
     assert found["pulp"]["state"] == "FAIL"
+
+
+def test_searches_without_the_compiled_library_are_a_note(capsys, monkeypatch):
+    from arachne_opt.solvers.cascade.walks import native
+
+    monkeypatch.setattr(native, "library", lambda: None)
+    row = findings(capsys, 0)["walks"]
+    assert row["state"] == "note"
+    assert "C compiler" in row["hint"]

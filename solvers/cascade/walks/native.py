@@ -1,4 +1,4 @@
-"""Walks among list schedules in C, where the library was built; see ``walks.c``."""
+"""Walks among list schedules in C, where the library was built; see the folder ``c``."""
 
 from __future__ import annotations
 

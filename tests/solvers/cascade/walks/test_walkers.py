@@ -28,6 +28,7 @@ from arachne_opt.solvers.portfolio import solve_cascade
 from tests.strategies import even_cluster, random_problem, two_stage
 
 ROOT = Path(__file__).parents[4]
+C = ROOT / "solvers" / "cascade" / "walks" / "c"
 
 needs_library = pytest.mark.skipif(
     native.library() is None, reason="no C compiler was there at the installation"
@@ -202,13 +203,14 @@ def test_a_broken_or_older_library_is_named_and_not_used(tmp_path, caplog):
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_the_source_compiles_without_warnings_and_an_older_one_is_refused(tmp_path, caplog):
-    source = ROOT / "solvers" / "cascade" / "walks" / "walks.c"
-    older = tmp_path / "walks.c"
-    text = source.read_text(encoding="utf-8")
-    older.write_text(text.replace("#define WALKS_VERSION", "#define WALKS_VERSION 0 //"))
+    older = tmp_path / "c"
+    shutil.copytree(C, older)
+    header = older / "walks.h"
+    text = header.read_text(encoding="utf-8")
+    header.write_text(text.replace("#define WALKS_VERSION", "#define WALKS_VERSION 0 //"))
     made = tmp_path / "older.so"
     options = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run(["cc", *options, "-o", str(made), str(older), "-lm"], check=True)
+    subprocess.run(["cc", *options, "-o", made, *older.glob("*.c"), "-lm"], check=True)
     with caplog.at_level(logging.WARNING):
         assert native._loaded(made) is None
     assert "of another version (0" in caplog.text
@@ -218,11 +220,10 @@ def test_the_source_compiles_without_warnings_and_an_older_one_is_refused(tmp_pa
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 @pytest.mark.skipif(sys.platform != "linux", reason="sanitizers are preloaded as on Linux")
 def test_memory_is_kept_to_under_the_address_sanitizer(tmp_path):
-    source = ROOT / "solvers" / "cascade" / "walks" / "walks.c"
     made = tmp_path / "walks.so"
     options = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
     built = subprocess.run(
-        ["cc", *options, "-shared", "-fPIC", "-o", str(made), str(source), "-lm"],
+        ["cc", *options, "-shared", "-fPIC", "-o", made, *C.glob("*.c"), "-lm"],
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,139 @@
+/* Changes of list schedules: changes.py in C. */
+
+#include "walks.h"
+
+/* Shares of changes and slack: see changes.py. */
+static const double OF_DEGREES = 0.5, OF_SITES = 0.5, ANY_NODE = 0.4, OF_TASKS = 0.8;
+static const double DRAWN = 0.5, FOCUS = 0.75, TWO = 0.5, SLACK = 0.002;
+
+/* Tasks that would delay the end if they ended but a little later, the last first. */
+static void find_late(Walker *w)
+{
+    const Problem *p = w->problem;
+    const Listing *l = &w->now;
+    const double least_us = (double)l->makespan_us * SLACK;
+    for (int32_t x = 0; x < w->first_of_kind[p->kind_count]; x++)
+        for (int32_t d = 0; d < p->widest; d++)
+            w->need_us[(int64_t)w->nodes_of_kind[x] * p->widest + d] = l->makespan_us;
+    w->late_count = 0;
+    for (int32_t k = l->count - 1; k >= 0; k--) {
+        const int32_t i = l->order[k];
+        const int32_t *nodes = l->group_node + (int64_t)i * p->longest_group;
+        const Mask *masks = l->group_mask + (int64_t)i * p->longest_group;
+        int64_t latest = l->makespan_us;
+        for (int32_t x = 0; x < p->tasks[i].successor_count; x++)
+            if (w->task_start_us[p->tasks[i].successors[x]] < latest)
+                latest = w->task_start_us[p->tasks[i].successors[x]];
+        for (int32_t g = 0; g < l->group_size[i]; g++)
+            for (Mask left = masks[g]; left; left &= left - 1) {
+                const int64_t us =
+                    w->need_us[(int64_t)nodes[g] * p->widest + __builtin_ctzll(left)];
+                if (us < latest)
+                    latest = us;
+            }
+        if ((double)(latest - l->ends_us[i]) <= least_us)
+            w->late[w->late_count++] = i;
+        w->task_start_us[i] = latest - l->spans_us[i];
+        for (int32_t g = 0; g < l->group_size[i]; g++)
+            for (Mask left = masks[g]; left; left &= left - 1)
+                w->need_us[(int64_t)nodes[g] * p->widest + __builtin_ctzll(left)] =
+                    w->task_start_us[i];
+    }
+    w->late_known = 1;
+}
+
+int32_t some_task(Walker *w)
+{
+    if (!w->late_known)
+        find_late(w);
+    if (w->late_count && unit(w) < FOCUS)
+        return w->late[below(w, w->late_count)];
+    return w->now.order[below(w, w->now.count)];
+}
+
+static void note(Walker *w, int32_t task)
+{
+    Undo *undo = &w->undo[w->undo_count++];
+    undo->task = task;
+    undo->pick = w->choice.picks[task];
+    undo->site = w->choice.sites[task];
+    undo->priority = w->choice.priority[task];
+}
+
+static int32_t drawn_mode(Walker *w, int32_t task)
+{
+    const Task *t = &w->problem->tasks[task];
+    if (w->odds && unit(w) < DRAWN) {
+        const double *odds = w->odds + t->first_mode;
+        const double at = unit(w) * odds[t->drawn_count - 1];
+        int32_t k = 0;
+        while (k < t->drawn_count - 1 && odds[k] <= at)
+            k++;
+        return k;
+    }
+    return below(w, t->drawn_count);
+}
+
+/* A node, or none in particular. */
+static int32_t drawn_site(Walker *w)
+{
+    if (unit(w) < ANY_NODE)
+        return -1;
+    return w->nodes_of_kind[below(w, w->first_of_kind[w->problem->kind_count])];
+}
+
+int change(Walker *w)
+{
+    const Problem *p = w->problem;
+    const int degrees = unit(w) < OF_DEGREES, sites = !degrees && unit(w) < OF_SITES;
+    int32_t some[2], count = 1;
+    int changed = 0;
+    w->undo_count = 0;
+    some[0] = some_task(w);
+    if (unit(w) < TWO)
+        some[count++] = w->now.order[below(w, w->now.count)];
+    for (int32_t s = 0; s < count; s++) {
+        const int32_t i = some[s];
+        if (sites) {
+            note(w, i);
+            w->choice.sites[i] = drawn_site(w);
+            changed |= w->choice.sites[i] != w->undo[w->undo_count - 1].site;
+            continue;
+        }
+        if (!degrees) {
+            /* Of two tasks the second may take what the first had. */
+            const int32_t like = w->now.order[below(w, w->now.count)];
+            const int64_t theirs = s && like == some[0] ? w->undo[0].priority
+                                                        : w->choice.priority[like];
+            note(w, i);
+            w->choice.priority[i] = theirs + below(w, 3) - 1;
+            changed |= w->choice.priority[i] != w->undo[w->undo_count - 1].priority;
+            continue;
+        }
+        Cascade row = {i, 1};
+        if (unit(w) >= OF_TASKS)
+            row = p->cascades[p->tasks[i].cascade];
+        for (int32_t t = row.first; t < row.first + row.count; t++) {
+            note(w, t);
+            w->choice.picks[t] = drawn_mode(w, t);
+            changed |= w->choice.picks[t] != w->undo[w->undo_count - 1].pick;
+        }
+    }
+    return changed;
+}
+
+void measure_changed(Walker *w)
+{
+    for (int32_t k = 0; k < w->undo_count; k++)
+        measure_cascade(w, &w->problem->cascades[w->problem->tasks[w->undo[k].task].cascade]);
+}
+
+void take_back(Walker *w)
+{
+    for (int32_t k = w->undo_count - 1; k >= 0; k--) {
+        w->choice.picks[w->undo[k].task] = w->undo[k].pick;
+        w->choice.sites[w->undo[k].task] = w->undo[k].site;
+        w->choice.priority[w->undo[k].task] = w->undo[k].priority;
+    }
+    measure_changed(w);
+}

@@ -1,0 +1,118 @@
+/* Walks: plain.py in C, as native.py calls it. */
+
+#include "walks.h"
+
+#include <math.h>
+#include <string.h>
+
+static void keep_best(Walker *w)
+{
+    const Listing *l = &w->now;
+    if (l->makespan_us > w->best_makespan_us ||
+        (l->makespan_us == w->best_makespan_us && l->sum_us >= w->best_sum_us))
+        return;
+    w->best_makespan_us = l->makespan_us;
+    w->best_sum_us = l->sum_us;
+    w->best_count = l->count;
+    memcpy(w->best_order, l->order, sizeof(int32_t) * l->count);
+    memcpy(w->best_choice.picks, w->choice.picks, sizeof(int32_t) * w->problem->task_count);
+    memcpy(w->best_choice.sites, w->choice.sites, sizeof(int32_t) * w->problem->task_count);
+    memcpy(
+        w->best_choice.priority, w->choice.priority, sizeof(int64_t) * w->problem->task_count);
+}
+
+static void take_trial(Walker *w)
+{
+    const Listing kept = w->now;
+    w->now = w->trial;
+    w->trial = kept;
+    w->late_known = 0;
+    keep_best(w);
+}
+
+static void measure_listed(Walker *w, const Listing *l)
+{
+    for (int32_t k = 0; k < l->count; k++)
+        measure_cascade(w, &w->problem->cascades[w->problem->tasks[l->order[k]].cascade]);
+}
+
+static void swap_choices(Walker *w)
+{
+    const Choice kept = w->choice;
+    w->choice = w->other_choice;
+    w->other_choice = kept;
+}
+
+/* Goes on from a choice for some tasks in rising order; -1 where they end after a time. */
+int64_t walker_begin(
+    Walker *w, const int32_t *tasks, int32_t count, const int32_t *picks, const int64_t *priority,
+    const int32_t *sites, int64_t most_us)
+{
+    swap_choices(w);
+    memcpy(w->choice.picks, picks, sizeof(int32_t) * w->problem->task_count);
+    memcpy(w->choice.priority, priority, sizeof(int64_t) * w->problem->task_count);
+    memcpy(w->choice.sites, sites, sizeof(int32_t) * w->problem->task_count);
+    memcpy(w->trial.order, tasks, sizeof(int32_t) * count);
+    w->trial.count = count;
+    measure_listed(w, &w->trial);
+    if (decode(w, most_us)) {
+        take_trial(w);
+        return w->now.makespan_us;
+    }
+    swap_choices(w);
+    measure_listed(w, &w->now);
+    return -1;
+}
+
+/* Goes so many steps, at a heat in parts of the makespan. */
+void walker_walk(Walker *w, int64_t steps, double heat)
+{
+    for (int64_t step = 0; step < steps; step++) {
+        const double worse_us = -log(1 - unit(w)) * heat * (double)w->now.makespan_us;
+        const int64_t most_us = llrint((double)w->now.makespan_us + worse_us);
+        if (!change(w))
+            continue;
+        measure_changed(w);
+        w->trial.count = w->now.count;
+        memcpy(w->trial.order, w->now.order, sizeof(int32_t) * w->now.count);
+        if (decode(w, most_us))
+            take_trial(w);
+        else
+            take_back(w);
+    }
+}
+
+/* Makespan, sum of ends and number of tasks of the best, with its choice and its order. */
+void walker_best(
+    const Walker *w, int64_t *key, int32_t *order, int32_t *picks, int64_t *priority,
+    int32_t *sites)
+{
+    key[0] = w->best_makespan_us;
+    key[1] = w->best_sum_us;
+    key[2] = w->best_count;
+    memcpy(order, w->best_order, sizeof(int32_t) * w->best_count);
+    memcpy(picks, w->best_choice.picks, sizeof(int32_t) * w->problem->task_count);
+    memcpy(priority, w->best_choice.priority, sizeof(int64_t) * w->problem->task_count);
+    memcpy(sites, w->best_choice.sites, sizeof(int32_t) * w->problem->task_count);
+}
+
+/* Where the walk is, as for the best; its tasks are in order. */
+void walker_now(
+    const Walker *w, int64_t *key, int32_t *order, int32_t *picks, int64_t *priority,
+    int32_t *sites)
+{
+    const Listing *l = &w->now;
+    key[0] = l->makespan_us;
+    key[1] = l->sum_us;
+    key[2] = l->count;
+    memcpy(order, l->order, sizeof(int32_t) * l->count);
+    memcpy(picks, w->choice.picks, sizeof(int32_t) * w->problem->task_count);
+    memcpy(priority, w->choice.priority, sizeof(int64_t) * w->problem->task_count);
+    memcpy(sites, w->choice.sites, sizeof(int32_t) * w->problem->task_count);
+}
+
+/* A task of where the walk is, often one that delays the end. */
+int32_t walker_task(Walker *w)
+{
+    return some_task(w);
+}
