@@ -125,7 +125,8 @@ def solve_batching(
     method = cascade_solver(solver, policy=known)
     placer = _Placer(problem, limits, clock, method, on_progress, bound_us)
     for batching in _first_batchings(digest, bound_us, start):
-        clock.spend(search.seed(batching) * len(batching) / search.placed_per_unit)
+        placed = search.seed(batching) * sum(map(len, batching))
+        clock.spend(placed / search.placed_per_unit)
         if clock.stopped() or clock.elapsed() > _SEED_SHARE * limits.time_limit_s:
             break
     with _Walkers(search, placer, known) as walkers:
