@@ -1,4 +1,4 @@
-"""Annealing and walks on the main thread, bounds and exact neighbourhoods aside, on one clock."""
+"""Walks on the main thread, bounds and exact neighbourhoods aside, on one clock."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Search:
     """Improves an incumbent until the clock, the gap or the user ends it.
 
     Args:
-        start: a schedule to begin the annealing with, such as one after the plan of a near problem.
+        start: a schedule to begin the walks with, such as one after the plan of a near problem.
         seeding: the search that a learned policy has begun, which takes turns with the others.
     """
 
@@ -176,7 +176,7 @@ class Search:
                 self._improve(stop)
 
     def _prove(self, stop: threading.Event, most_s: float) -> None:
-        """The ladder of pooled bounds; its solutions are starts for annealing."""
+        """The ladder of pooled bounds; its solutions are starts of walks."""
         steps = prove(
             self._digest,
             self._best.bound_us,

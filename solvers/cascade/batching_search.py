@@ -106,8 +106,7 @@ class BatchingSearch:
             i = self._all.cascades[running[p.cascade]][p.task]
             mode = self._all.tasks[i].mode(p.degree, self._all.kind_of[p.devices[0]])
             modes[i], priority[i] = mode or modes[i], -p.start_us
-            nodes = {self._all.node_of[d] for d in p.devices}
-            sites[i] = nodes.pop() if len(nodes) == 1 else ANYWHERE
+            sites[i] = self._table.site(p.devices)
         choice = self._table.choice(modes, priority)
         return self.begun(running, choice._replace(sites=sites))
 

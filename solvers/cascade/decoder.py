@@ -40,7 +40,6 @@ class FastDecoder:
     def __init__(self, digest: Digest) -> None:
         self.digest = digest
         self.sizes = [node.size for node in digest.nodes]
-        self._kind_of_node = [node.kind for node in digest.nodes]
         self.modes = [self._lines(task) for task in digest.tasks]
         self.predecessors = [task.predecessors for task in digest.tasks]
         self._nic_size = max(len(row) for node in digest.nodes for _, row in node.by_nic)
@@ -80,10 +79,6 @@ class FastDecoder:
                 for link in (cluster.nodes[line.nodes[0]].intra_link, cluster.inter_link)
             )
         )
-
-    def lags_of(self, task: int, pick: int) -> Lags:
-        """Hand-offs to a mode of a task, where any hand-off takes time."""
-        return self._lags_of[task][pick]
 
     def ends_us(
         self, order: Sequence[int], picks: Sequence[int], where: Sequence[Where]
@@ -132,11 +127,11 @@ class FastDecoder:
         key = degree, size_a, size_b
         if key not in self._shares:
             fair = range(max(1, degree - size_b), min(degree - 1, size_a) + 1)
-            shares = [a for a in fair if self.can_align((a, degree - a))]
+            shares = [a for a in fair if self._can_align((a, degree - a))]
             self._shares[key] = sorted(shares, key=lambda a: abs(2 * a - degree))
         return self._shares[key]
 
-    def can_align(self, counts: Sequence[int]) -> bool:
+    def _can_align(self, counts: Sequence[int]) -> bool:
         """Whether so many devices of each node can be on equal NIC groups."""
         return max(counts) <= self._nic_size * min(counts)
 

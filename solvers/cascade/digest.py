@@ -260,12 +260,13 @@ class Digest:
         missing = max(0, mode.degree - held)
         if size == 0 or missing == 0:
             return 0
-        fastest = max(link.bandwidth_bytes_per_s for link in self._links)
-        latency_us = min(link.latency_us for link in self._links)
+        fastest = max(link.bandwidth_bytes_per_s for link in self.links)
+        latency_us = min(link.latency_us for link in self.links)
         return latency_us + -(-size * missing * US_PER_S // (mode.degree * fastest))
 
     @cached_property
-    def _links(self) -> tuple[Link, ...]:
+    def links(self) -> tuple[Link, ...]:
+        """All links: inside nodes, between them, and between zones."""
         cluster = self.problem.cluster
         between = [entry.link for entry in cluster.zone_links]
         return (*(n.intra_link for n in cluster.nodes), cluster.inter_link, *between)

@@ -10,7 +10,7 @@ from arachne_opt.solvers.cascade.bounds import Pick
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.list_schedule import cascade_fronts
 from arachne_opt.solvers.cascade.schedule import Run
-from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, Choice, blank
+from arachne_opt.solvers.cascade.walks.choice import Choice, blank
 from arachne_opt.solvers.cascade.walks.cooling import Heat
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
 from arachne_opt.solvers.cascade.walks.walker import Walker, Walks
@@ -148,8 +148,7 @@ class PodWalk:
                 kind = digest.kind_of[devices[0]]
                 choice.picks[i] = self._walks.table.pick(i, len(devices), kind)
                 choice.priority[i] = -turn
-                nodes = {digest.node_of[d] for d in devices}
-                choice.sites[i] = nodes.pop() if len(nodes) == 1 else ANYWHERE
+                choice.sites[i] = self._walks.table.site(devices)
             elif task.cascade in heirs:
                 row = digest.cascades[heirs[task.cascade]]
                 if task.task < len(row):

@@ -54,14 +54,15 @@ def _walked(
     walks: Walks, schedule: Schedule, best: Incumbent, clock: Clock, length: float, seed: int
 ) -> Schedule:
     """The best schedule of one walk."""
-    walker, begin = walks.walker(seed), clock.elapsed()
+    walker, begin, seen = walks.walker(seed), clock.elapsed(), schedule.key[:2]
 
     def progress(placed: int) -> float:
         clock.spend(placed / walker.placed_per_unit)
         return 1.0 if clock.over() else (clock.elapsed() - begin) / length
 
     for place in cooled(walker, walks.table.of_schedule(schedule), _HEAT, progress):
-        if place.makespan_us <= schedule.makespan_us:
+        if place.key < seen:
+            seen = place.key
             schedule = min(schedule, walks.schedule(place), key=lambda s: s.key)
             best.offer(schedule, "start plan")
     return schedule

@@ -66,9 +66,13 @@ class ModeTable:
         for i, devices in schedule.runs:
             choice.picks[i] = self.pick(i, len(devices), digest.kind_of[devices[0]])
             choice.priority[i] = -schedule.starts_us[i]
-            nodes = {digest.node_of[d] for d in devices}
-            choice.sites[i] = nodes.pop() if len(nodes) == 1 else ANYWHERE
+            choice.sites[i] = self.site(devices)
         return choice
+
+    def site(self, devices: Sequence[int]) -> int:
+        """The node of a group, ``ANYWHERE`` for one over several nodes."""
+        nodes = {self._digest.node_of[d] for d in devices}
+        return nodes.pop() if len(nodes) == 1 else ANYWHERE
 
     def modes(self, picks: Sequence[int]) -> list[Mode]:
         """The modes of some picks."""

@@ -13,13 +13,14 @@ from pathlib import Path
 from weakref import finalize
 
 from arachne_opt.cluster import Link
-from arachne_opt.solvers.cascade.digest import Digest
+from arachne_opt.solvers.cascade.digest import Digest, FlatTask
 from arachne_opt.solvers.cascade.walks.choice import Choice, ModeTable, blank
 from arachne_opt.solvers.cascade.walks.place import Place
-from arachne_opt.units import scale_up
+from arachne_opt.units import US_PER_S, scale_up
 
 _VERSION = 2  # of the library
-_LONGEST = 1 << 50  # microseconds or bytes: what is added up stays below 64 bits
+_LONGEST = 1 << 50  # microseconds of a schedule: as floats they are exact
+_LARGEST = 1 << 62  # numbers stay below it, so that sums of two fit into 64 bits
 _MOST = 64  # devices of a node, and NIC groups: bits of a mask
 _STRIDE = 20_000  # tasks placed at a time
 
@@ -165,13 +166,25 @@ def _address(values: array[int] | array[float]) -> int:
 
 
 def _fits(digest: Digest) -> bool:
-    longest_us = sum(max(m.duration_us for m in task.modes) for task in digest.tasks)
-    most_bytes = max(task.input_bytes for task in digest.tasks)
-    return (
-        max(node.size for node in digest.nodes) <= _MOST
-        and _nic_count(digest) <= _MOST
-        and max(longest_us, most_bytes) < _LONGEST
+    if max(max(node.size for node in digest.nodes), _nic_count(digest)) > _MOST:
+        return False
+    # One task after the other is the longest schedule; sums are over tasks or devices.
+    ppm = max(digest.overlap_ppm(0, 1), digest.mildest_ppm)
+    longest_us = sum(
+        scale_up(max(m.duration_us for m in task.modes), ppm) + _longest_lag_us(digest, task)
+        for task in digest.tasks
     )
+    largest = max(task.input_bytes for task in digest.tasks)
+    largest = max(largest, *map(max, map(_link, digest.links)))
+    largest = max(largest, longest_us * max(len(digest.tasks), digest.device_count))
+    return longest_us < _LONGEST and largest < _LARGEST
+
+
+def _longest_lag_us(digest: Digest, task: FlatTask) -> int:
+    """No hand-off to a task takes longer."""
+    slowest = min(link.bandwidth_bytes_per_s for link in digest.links)
+    latency_us = max(link.latency_us for link in digest.links)
+    return latency_us - (-task.input_bytes * US_PER_S // slowest) if task.input_bytes else 0
 
 
 def _nic_count(digest: Digest) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arachne_opt.cascade.check import check_plan
+from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest, Where, binding_limits
@@ -50,8 +51,7 @@ def test_nodes_of_a_schedule_give_one_that_is_legal_and_hardly_earlier(seed: int
 
 def test_on_one_node_ends_are_exact() -> None:
     cascades = tuple(two_stage(f"c{i}", {1: 40, 2: 25}, {2: 130, 4: 70}) for i in range(3))
-    problem = random_problem(0, restricted=False)
-    digest = Digest(type(problem)(name="one", cluster=even_cluster(1, 4), cascades=cascades))
+    digest = Digest(CascadeProblem(name="one", cluster=even_cluster(1, 4), cascades=cascades))
     decoder = FastDecoder(digest)
     for schedule in list_schedules(digest, lower_bound(digest)):
         order, picks = [i for i, _ in schedule.runs], decoder.picks_of(schedule)

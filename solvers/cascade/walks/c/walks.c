@@ -5,6 +5,14 @@
 #include <math.h>
 #include <string.h>
 
+static void copy_choice(const Walker *w, const Choice *from, Choice to)
+{
+    const int64_t tasks = w->problem->task_count;
+    memcpy(to.picks, from->picks, sizeof(int32_t) * tasks);
+    memcpy(to.priority, from->priority, sizeof(int64_t) * tasks);
+    memcpy(to.sites, from->sites, sizeof(int32_t) * tasks);
+}
+
 static void keep_best(Walker *w)
 {
     const Listing *l = &w->now;
@@ -15,10 +23,7 @@ static void keep_best(Walker *w)
     w->best_sum_us = l->sum_us;
     w->best_count = l->count;
     memcpy(w->best_order, l->order, sizeof(int32_t) * l->count);
-    memcpy(w->best_choice.picks, w->choice.picks, sizeof(int32_t) * w->problem->task_count);
-    memcpy(w->best_choice.sites, w->choice.sites, sizeof(int32_t) * w->problem->task_count);
-    memcpy(
-        w->best_choice.priority, w->choice.priority, sizeof(int64_t) * w->problem->task_count);
+    copy_choice(w, &w->choice, w->best_choice);
 }
 
 static void take_trial(Walker *w)
@@ -91,24 +96,19 @@ void walker_best(
     key[1] = w->best_sum_us;
     key[2] = w->best_count;
     memcpy(order, w->best_order, sizeof(int32_t) * w->best_count);
-    memcpy(picks, w->best_choice.picks, sizeof(int32_t) * w->problem->task_count);
-    memcpy(priority, w->best_choice.priority, sizeof(int64_t) * w->problem->task_count);
-    memcpy(sites, w->best_choice.sites, sizeof(int32_t) * w->problem->task_count);
+    copy_choice(w, &w->best_choice, (Choice){picks, sites, priority});
 }
 
-/* Where the walk is, as for the best; its tasks are in order. */
+/* The same of where the walk is. */
 void walker_now(
     const Walker *w, int64_t *key, int32_t *order, int32_t *picks, int64_t *priority,
     int32_t *sites)
 {
-    const Listing *l = &w->now;
-    key[0] = l->makespan_us;
-    key[1] = l->sum_us;
-    key[2] = l->count;
-    memcpy(order, l->order, sizeof(int32_t) * l->count);
-    memcpy(picks, w->choice.picks, sizeof(int32_t) * w->problem->task_count);
-    memcpy(priority, w->choice.priority, sizeof(int64_t) * w->problem->task_count);
-    memcpy(sites, w->choice.sites, sizeof(int32_t) * w->problem->task_count);
+    key[0] = w->now.makespan_us;
+    key[1] = w->now.sum_us;
+    key[2] = w->now.count;
+    memcpy(order, w->now.order, sizeof(int32_t) * w->now.count);
+    copy_choice(w, &w->choice, (Choice){picks, sites, priority});
 }
 
 /* A task of where the walk is, often one that delays the end. */

@@ -1,6 +1,5 @@
 """Walks in C and in Python: equal number by number, legal, and never lost."""
 
-import ctypes
 import itertools
 import logging
 import random
@@ -291,11 +290,3 @@ def test_walkers_of_several_threads_do_not_disturb_each_other():
     alone = [walked(seed) for seed in range(4)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(walked, range(4))) == alone
-
-
-def test_the_library_says_its_version():
-    found = native.library()
-    if found is None:
-        pytest.skip("no C compiler was there at the installation")
-    assert isinstance(found, ctypes.CDLL)
-    assert found.walks_version() == native._VERSION
