@@ -10,9 +10,11 @@ from typing import Any
 from arachne_opt.canonical import canonical_json, digest
 from arachne_opt.cluster import Cluster
 from arachne_opt.errors import InputError
+from arachne_opt.units import US_PER_S
 
 PROBLEM_FORMAT = "arachne.cascade-problem/1"
 _SHOWN_DEVICES = 8
+_LONGEST_US = 100 * 366 * 24 * 3600 * US_PER_S  # of one option: solvers count in 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,9 @@ class Option:
     def __post_init__(self) -> None:
         if self.degree < 1 or self.duration_us < 1 or self.memory_bytes < 0:
             raise InputError(f"degree and duration must be positive, memory >= 0, not {self}")
+        if self.duration_us > _LONGEST_US:
+            what = f"an option takes {self.duration_us / US_PER_S:g} s, more than 100 years"
+            raise InputError(what, hint="durations in seconds, and their unit")
 
     @property
     def area_us(self) -> int:

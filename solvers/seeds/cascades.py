@@ -18,7 +18,7 @@ from arachne_opt.solvers.cascade.list_schedule import (
     priorities,
 )
 from arachne_opt.solvers.cascade.schedule import Schedule
-from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, Choice
+from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, Choice, ranked
 from arachne_opt.solvers.cascade.walks.cooling import Heat, Progress, cooled
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
 from arachne_opt.solvers.cascade.walks.walker import Walks
@@ -194,7 +194,7 @@ class Draws:
             priority = priorities(self._digest, modes, rule)
         # Picks of the decoder are those of the walks.
         anywhere = array("i", [ANYWHERE]) * len(picks)
-        return Choice(array("i", picks), array("q", priority), anywhere)
+        return Choice(array("i", picks), ranked(priority), anywhere)
 
     def _by_policy(self, heat: float) -> list[int]:
         logits = self._advice.logits

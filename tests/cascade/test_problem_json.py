@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 
+from arachne_opt.cascade.problem import Option
 from arachne_opt.cascade.problem_json import problem_from_json, problem_to_json
 from arachne_opt.errors import InputError
 from tests.strategies import problems, random_problem
@@ -46,3 +47,9 @@ def test_a_damaged_problem_says_where(path: tuple, value: object, expected: str)
 def test_what_is_no_table_is_no_problem(value: object) -> None:
     with pytest.raises(InputError, match="expected a table of keys"):
         problem_from_json(value)
+
+
+def test_an_option_of_more_than_a_hundred_years_is_refused():
+    Option(degree=1, duration_us=3_000_000_000_000_000)
+    with pytest.raises(InputError, match=r"1e\+13 s, more than 100 years"):
+        Option(degree=1, duration_us=10**19)

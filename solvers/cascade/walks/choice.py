@@ -34,6 +34,15 @@ def blank(tasks: int) -> Choice:
     return Choice(picks, priority, array("i", [ANYWHERE]) * tasks)
 
 
+def ranked(priority: Sequence[int]) -> array[int]:
+    """The priorities, or their ranks where one is too large: only their order matters."""
+    try:
+        return array("q", priority)
+    except OverflowError:
+        rank = {value: k for k, value in enumerate(sorted(set(priority)))}
+        return array("q", [rank[value] for value in priority])
+
+
 class ModeTable:
     """Modes of every task: those that are worth to be drawn first, then the others."""
 
@@ -58,7 +67,7 @@ class ModeTable:
         """The choice of some modes."""
         picks = [self.pick(t, mode.degree, mode.kind) for t, mode in enumerate(modes)]
         sites = array("i", [ANYWHERE]) * len(picks)
-        return Choice(array("i", picks), array("q", priority), sites)
+        return Choice(array("i", picks), ranked(priority), sites)
 
     def of_schedule(self, schedule: Schedule) -> Choice:
         """The degrees, the order and the nodes of a schedule of all tasks."""

@@ -18,7 +18,7 @@ from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.schedule import to_plan
 from arachne_opt.solvers.cascade.walks import native
-from arachne_opt.solvers.cascade.walks.choice import ModeTable
+from arachne_opt.solvers.cascade.walks.choice import ModeTable, ranked
 from arachne_opt.solvers.cascade.walks.cooling import Heat, cooled
 from arachne_opt.solvers.cascade.walks.plain import PlainWalker
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
@@ -290,3 +290,8 @@ def test_walkers_of_several_threads_do_not_disturb_each_other():
     alone = [walked(seed) for seed in range(4)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(walked, range(4))) == alone
+
+
+def test_priorities_beyond_64_bits_keep_their_order():
+    assert list(ranked([5, -3])) == [5, -3]
+    assert list(ranked([10**20, 3, -(10**30), 3])) == [2, 1, 0, 1]
