@@ -21,6 +21,9 @@ class Status(enum.StrEnum):
     NO_PLAN = "no_plan"  # the limit passed first
 
 
+MOST_SEED = (1 << 31) - 1  # of CP-SAT
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """When to stop.
@@ -40,6 +43,8 @@ class Limits:
     def __post_init__(self) -> None:
         if not (self.time_limit_s > 0 and self.gap >= 0 and self.workers >= 1):
             raise InputError("time limit and workers must be positive, the gap not negative")
+        if not 0 <= self.seed <= MOST_SEED:
+            raise InputError(f"a seed is a number from 0 to {MOST_SEED}, not {self.seed}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from arachne_opt.settings import DATABASE_VARIABLE
-from arachne_opt.solvers.base import Limits
+from arachne_opt.solvers.base import MOST_SEED, Limits
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -60,7 +60,13 @@ def limit_options(command: Command) -> Command:
             type=click.FloatRange(min=0),
             help="Stop at this proven gap, such as 0.05; exit 4 when it is not reached.",
         ),
-        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the search."),
+        click.option(
+            "--seed",
+            type=click.IntRange(0, MOST_SEED),
+            default=0,
+            show_default=True,
+            help="Seed of the search.",
+        ),
         click.option(
             "--workers",
             type=click.IntRange(min=1),

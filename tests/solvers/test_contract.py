@@ -10,7 +10,7 @@ from arachne_opt.cascade.check import check_plan
 from arachne_opt.cascade.problem import Cascade, CascadeProblem, Option, Task
 from arachne_opt.cascade.simulate import simulate
 from arachne_opt.errors import InputError, MissingDependencyError
-from arachne_opt.solvers.base import Limits, Status
+from arachne_opt.solvers.base import MOST_SEED, Limits, Status
 from arachne_opt.solvers.portfolio import solve_cascade
 from arachne_opt.solvers.registry import cascade_solver
 from arachne_opt.solvers.search import Parts
@@ -232,3 +232,17 @@ def test_without_ortools_the_search_says_so_and_list_scheduling_still_works(monk
 def test_an_unknown_solver_is_met_with_the_nearest_name():
     with pytest.raises(InputError, match="portfolio"):
         cascade_solver("portfoglio")
+
+
+@pytest.mark.parametrize("seed", [-5, MOST_SEED + 1])
+def test_seeds_that_a_solver_cannot_take_are_refused(seed):
+    Limits(seed=MOST_SEED)
+    with pytest.raises(InputError, match=f"from 0 to {MOST_SEED}, not {seed}"):
+        Limits(seed=seed)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_largest_seed_is_taken(name):
+    problem = random_problem(1)
+    result = cascade_solver(name).solve(problem, Limits(time_limit_s=0.3, seed=MOST_SEED))
+    assert result.plan is not None
