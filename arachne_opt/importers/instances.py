@@ -213,6 +213,9 @@ def _instance(
             estimated=allow_estimates and _has_estimates(raw),
             source=source,
         )
+    except InputError as error:
+        place = f"{where}, {error.where}" if error.where else where
+        raise InputError(error.what, where=place, hint=error.hint) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = f"malformed instance: {type(error).__name__} {error}"
         raise InputError(what, where=where) from error

@@ -173,6 +173,13 @@ def test_files_of_another_kind_are_refused(tmp_path: Path, text: str, expected: 
         read_instances(tmp_path / "i.json")
 
 
+def test_instances_with_impossible_numbers_are_named_too(tmp_path: Path) -> None:
+    raw = instance("slow")
+    raw["tasks"][0]["vae"][1][1] = 1e13
+    with pytest.raises(InputError, match=r"instance slow: an option takes 1e\+13 s"):
+        read_instances(put(tmp_path, raw))
+
+
 def test_malformed_instances_are_named(tmp_path: Path) -> None:
     raw = instance("bad")
     del raw["tasks"][0]["vae"]
