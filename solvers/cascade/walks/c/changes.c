@@ -11,33 +11,33 @@ static void find_late(Walker *w)
 {
     const Problem *p = w->problem;
     const Listing *l = &w->now;
-    const double least_us = (double)l->makespan_us * SLACK;
-    for (int32_t x = 0; x < w->first_of_kind[p->kind_count]; x++)
-        for (int32_t d = 0; d < p->widest; d++)
-            w->need_us[(int64_t)w->nodes_of_kind[x] * p->widest + d] = l->makespan_us;
+    const int64_t end_us = sums(l)->makespan_us;
+    const double least_us = (double)end_us * SLACK;
+    for (int32_t k = 0; k < w->slot_count; k++)
+        w->need_us[k] = end_us;
     w->late_count = 0;
     for (int32_t k = l->count - 1; k >= 0; k--) {
         const int32_t i = l->order[k];
         const int32_t *nodes = l->group_node + (int64_t)i * p->longest_group;
         const Mask *masks = l->group_mask + (int64_t)i * p->longest_group;
-        int64_t latest = l->makespan_us;
+        int64_t latest = end_us;
         for (int32_t x = 0; x < p->tasks[i].successor_count; x++)
             if (w->task_start_us[p->tasks[i].successors[x]] < latest)
                 latest = w->task_start_us[p->tasks[i].successors[x]];
-        for (int32_t g = 0; g < l->group_size[i]; g++)
-            for (Mask left = masks[g]; left; left &= left - 1) {
-                const int64_t us =
-                    w->need_us[(int64_t)nodes[g] * p->widest + __builtin_ctzll(left)];
-                if (us < latest)
-                    latest = us;
-            }
+        for (int32_t g = 0; g < l->group_size[i]; g++) {
+            const int64_t *need_us = w->need_us + (int64_t)w->row_of_node[nodes[g]] * p->widest;
+            for (Mask left = masks[g]; left; left &= left - 1)
+                if (need_us[__builtin_ctzll(left)] < latest)
+                    latest = need_us[__builtin_ctzll(left)];
+        }
         if ((double)(latest - l->ends_us[i]) <= least_us)
             w->late[w->late_count++] = i;
         w->task_start_us[i] = latest - l->spans_us[i];
-        for (int32_t g = 0; g < l->group_size[i]; g++)
+        for (int32_t g = 0; g < l->group_size[i]; g++) {
+            int64_t *need_us = w->need_us + (int64_t)w->row_of_node[nodes[g]] * p->widest;
             for (Mask left = masks[g]; left; left &= left - 1)
-                w->need_us[(int64_t)nodes[g] * p->widest + __builtin_ctzll(left)] =
-                    w->task_start_us[i];
+                need_us[__builtin_ctzll(left)] = w->task_start_us[i];
+        }
     }
     w->late_known = 1;
 }

@@ -10,98 +10,96 @@
 
 static int64_t scale_up(int64_t value, int64_t ppm)
 {
+    int64_t product;
+    if (!__builtin_mul_overflow(value, ppm, &product) && product <= INT64_MAX - PPM)
+        return (product + PPM - 1) / PPM;
     return (int64_t)(((__int128)value * ppm + PPM - 1) / PPM);
 }
 
-static int32_t free_by(const Walker *w, int32_t node, int64_t when_us)
+static const Slot *row_of(const Walker *w, int32_t node)
 {
-    const int64_t *row = w->free_us + (int64_t)node * w->problem->widest;
-    int32_t size = w->problem->nodes[node].size, count = 0;
-    while (count < size && row[count] <= when_us)
-        count++;
+    return w->slots + (int64_t)w->row_of_node[node] * w->problem->widest;
+}
+
+static int32_t free_by(const Slot *row, int32_t size, int64_t when_us)
+{
+    int32_t count = 0;
+    for (int32_t k = 0; k < size; k++)
+        count += TIME_US(row[k]) <= when_us;
     return count;
 }
 
-/* The devices of some slots of a node. */
-static Mask mask_of(const Walker *w, int32_t node, int32_t from, int32_t to)
+/* The devices of some slots. */
+static Mask mask_of(const Slot *row, int32_t from, int32_t to)
 {
-    const uint8_t *row = w->device + (int64_t)node * w->problem->widest;
     Mask mask = 0;
     for (int32_t k = from; k < to; k++)
-        mask |= (Mask)1 << row[k];
+        mask |= (Mask)1 << DEVICE(row[k]);
     return mask;
 }
 
 void occupy(Walker *w, int32_t node, Mask mask, int64_t end_us)
 {
     const int32_t size = w->problem->nodes[node].size;
-    int64_t *row = w->free_us + (int64_t)node * w->problem->widest;
-    uint8_t *device = w->device + (int64_t)node * w->problem->widest;
+    Slot *row = w->slots + (int64_t)w->row_of_node[node] * w->problem->widest;
     int32_t kept = 0;
-    for (int32_t k = 0; k < size; k++)
-        if (!(mask >> device[k] & 1)) {
-            row[kept] = row[k];
-            device[kept++] = device[k];
-        }
-    while (mask) {
-        const uint8_t d = (uint8_t)__builtin_ctzll(mask);
+    for (int32_t k = 0; k < size; k++) {
+        const Slot slot = row[k];
+        row[kept] = slot;
+        kept += !(mask >> DEVICE(slot) & 1);
+    }
+    for (; mask; mask &= mask - 1) {
+        const Slot slot = end_us << SLOT_BITS | __builtin_ctzll(mask);
         int32_t k = kept++;
-        mask &= mask - 1;
-        for (; k > 0 && (row[k - 1] > end_us || (row[k - 1] == end_us && device[k - 1] > d)); k--) {
+        for (; k > 0 && row[k - 1] > slot; k--)
             row[k] = row[k - 1];
-            device[k] = device[k - 1];
-        }
-        row[k] = end_us;
-        device[k] = d;
+        row[k] = slot;
     }
 }
 
 /* A group of a node from the time on at which the node is free for it and the task is ready. */
 static void at_node(Walker *w, int32_t node, int64_t ready_us, const Mode *mode, Offer *out)
 {
-    const int64_t *row = w->free_us + (int64_t)node * w->problem->widest;
+    const Slot *row = row_of(w, node);
     const int32_t degree = mode->degree;
-    const int64_t start_us = row[degree - 1] > ready_us ? row[degree - 1] : ready_us;
-    const int32_t upto = free_by(w, node, start_us);
+    const int64_t free_us = TIME_US(row[degree - 1]);
+    const int64_t start_us = free_us > ready_us ? free_us : ready_us;
+    const int32_t upto = free_by(row, w->problem->nodes[node].size, start_us);
     int64_t sum_us = 0;
     for (int32_t k = upto - degree; k < upto; k++)
-        sum_us += row[k];
+        sum_us += TIME_US(row[k]);
     out->start_us = start_us;
     out->span_us = mode->duration_us;
     out->waste_us = degree * start_us - sum_us;
     out->size = 1;
     out->node[0] = node;
-    out->mask[0] = mask_of(w, node, upto - degree, upto);
+    out->mask[0] = mask_of(row, upto - degree, upto);
 }
 
 /* The node where a task starts first; of several one that has had enough room last. */
 static int on_node(Walker *w, int64_t ready_us, const Mode *mode, Offer *out)
 {
     const Problem *p = w->problem;
-    const int32_t degree = mode->degree, widest = p->widest;
-    int64_t first_us = NEVER_US, last_us = -1;
-    int32_t first_device = 0, last_device = -1, first = -1, last = -1;
+    const int32_t degree = mode->degree;
+    Slot first_slot = INT64_MAX, last_slot = -1;
+    int32_t first = -1, last = -1;
     for (int32_t x = w->first_of_kind[mode->kind]; x < w->first_of_kind[mode->kind + 1]; x++) {
         const int32_t n = w->nodes_of_kind[x];
         if (p->nodes[n].size < degree)
             continue;
-        const int64_t at = (int64_t)n * widest + degree - 1;
-        const int64_t us = w->free_us[at];
-        const int32_t d = w->device[at];
-        if (us < first_us || (us == first_us && d < first_device)) {
-            first_us = us;
-            first_device = d;
+        const Slot slot = w->slots[(int64_t)x * p->widest + degree - 1];
+        if (slot < first_slot) {
+            first_slot = slot;
             first = n;
         }
-        if (us <= ready_us && (us > last_us || (us == last_us && d > last_device))) {
-            last_us = us;
-            last_device = d;
+        if (TIME_US(slot) <= ready_us && slot > last_slot) {
+            last_slot = slot;
             last = n;
         }
     }
     if (first < 0)
         return 0;
-    at_node(w, first_us < ready_us ? last : first, ready_us, mode, out);
+    at_node(w, TIME_US(first_slot) < ready_us ? last : first, ready_us, mode, out);
     return 1;
 }
 
@@ -116,14 +114,14 @@ static int align(
     Mask free_masks[count];
     int32_t found = 0, total = 0, used = 0;
     for (int32_t k = 0; k < count; k++)
-        free_masks[k] = mask_of(w, chosen[k]->node, 0, chosen[k]->size);
+        free_masks[k] = mask_of(row_of(w, chosen[k]->node), 0, chosen[k]->size);
     for (int32_t nic = 0; nic < p->nic_count; nic++) {
         int32_t sum = 0, k = 0;
         for (; k < count; k++) {
             const Mask part = free_masks[k] & p->rails[chosen[k]->node * p->nic_count + nic];
             if (!part)
                 break;
-            sum += __builtin_popcountll(part);
+            sum += bits_of(part);
         }
         if (k < count)
             continue;
@@ -215,9 +213,12 @@ static int aligned_of_count(
 /* A group among the devices free at a time; whether its NIC groups are aligned. */
 static int free_group(Walker *w, const Mode *mode, int64_t start_us, Offer *out)
 {
+    const Problem *p = w->problem;
     int32_t room_count = 0, total = 0, least = 0;
     for (int32_t x = w->first_of_kind[mode->kind]; x < w->first_of_kind[mode->kind + 1]; x++) {
-        const int32_t n = w->nodes_of_kind[x], size = free_by(w, n, start_us);
+        const int32_t n = w->nodes_of_kind[x];
+        const int32_t size =
+            free_by(w->slots + (int64_t)x * p->widest, p->nodes[n].size, start_us);
         if (!size)
             continue;
         int32_t at = room_count++;
@@ -240,7 +241,8 @@ static int free_group(Walker *w, const Mode *mode, int64_t start_us, Offer *out)
         const Room *room = &w->rooms[r];
         const int32_t count = left < room->size ? left : room->size;
         out->node[out->size] = room->node;
-        out->mask[out->size++] = mask_of(w, room->node, room->size - count, room->size);
+        out->mask[out->size++] =
+            mask_of(row_of(w, room->node), room->size - count, room->size);
         left -= count;
     }
     sort_group(out);
@@ -260,10 +262,10 @@ static int64_t span_us(const Walker *w, const Mode *mode, const Offer *group)
         for (Mask left = group->mask[k]; left; left &= left - 1)
             nics |= (Mask)1 << node->nic[__builtin_ctzll(left)];
         shared &= nics;
-        if (__builtin_popcountll(nics) > widest)
-            widest = __builtin_popcountll(nics);
+        if (bits_of(nics) > widest)
+            widest = bits_of(nics);
     }
-    const int64_t ppm = p->ppm[__builtin_popcountll(shared) * (p->nic_count + 1) + widest];
+    const int64_t ppm = p->ppm[bits_of(shared) * (p->nic_count + 1) + widest];
     return scale_up(mode->duration_us, ppm);
 }
 
@@ -295,47 +297,36 @@ static int64_t nth_us(int64_t *us, int32_t count, int32_t nth)
     return us[nth];
 }
 
-/* The next time after one at which more devices are free, of a degree at least. */
-static int64_t next_start_us(Walker *w, const Mode *mode, int64_t after_us, int *known)
+/* When a group over several nodes may start first: once its task is ready or enough devices are free,
+ * never where that is too late. Times from then on at which more are free are left in the pool. */
+static int64_t first_start_us(Walker *w, const Mode *mode, int64_t ready_us, int64_t least_us)
 {
     const Problem *p = w->problem;
-    const int32_t from = w->first_of_kind[mode->kind], to = w->first_of_kind[mode->kind + 1];
-    int64_t found = NEVER_US;
-    if (!*known) {
-        int32_t count = 0;
-        for (int32_t x = from; x < to; x++) {
-            const int32_t n = w->nodes_of_kind[x];
-            memcpy(
-                w->pool_us + count, w->free_us + (int64_t)n * p->widest,
-                sizeof(int64_t) * p->nodes[n].size);
-            count += p->nodes[n].size;
-        }
-        *known = 1;
-        found = nth_us(w->pool_us, count, mode->degree - 1);
-        if (found > after_us)
-            return found;
-        found = NEVER_US;
+    int32_t free_count = 0, count = 0;
+    for (int32_t x = w->first_of_kind[mode->kind]; x < w->first_of_kind[mode->kind + 1]; x++) {
+        const Slot *row = w->slots + (int64_t)x * p->widest;
+        const int32_t size = p->nodes[w->nodes_of_kind[x]].size;
+        int32_t k = free_by(row, size, ready_us);
+        free_count += k;
+        for (; k < size && TIME_US(row[k]) < least_us; k++)
+            w->pool_us[count++] = TIME_US(row[k]);
     }
-    for (int32_t x = from; x < to; x++) {
-        const int32_t n = w->nodes_of_kind[x];
-        const int64_t *row = w->free_us + (int64_t)n * p->widest;
-        for (int32_t k = 0; k < p->nodes[n].size; k++)
-            if (row[k] > after_us) {
-                if (row[k] < found)
-                    found = row[k];
-                break;
-            }
-    }
-    return found;
+    w->pool_count = count;
+    if (free_count >= mode->degree)
+        return ready_us;
+    if (free_count + count < mode->degree)
+        return NEVER_US;
+    return nth_us(w->pool_us, count, mode->degree - 1 - free_count);
 }
 
-/* Devices free by a time, or before it where that is asked. */
-static int32_t free_in_all(const Walker *w, const Mode *mode, int64_t when_us)
+/* The next time after one at which more devices are free. */
+static int64_t next_start_us(const Walker *w, int64_t after_us)
 {
-    int32_t total = 0;
-    for (int32_t x = w->first_of_kind[mode->kind]; x < w->first_of_kind[mode->kind + 1]; x++)
-        total += free_by(w, w->nodes_of_kind[x], when_us);
-    return total;
+    int64_t found = NEVER_US;
+    for (int32_t k = 0; k < w->pool_count; k++)
+        if (w->pool_us[k] > after_us && w->pool_us[k] < found)
+            found = w->pool_us[k];
+    return found;
 }
 
 static void swap_offers(Offer *a, Offer *b)
@@ -350,15 +341,10 @@ static int across(Walker *w, int64_t ready_us, const Mode *mode, int64_t before_
 {
     const Problem *p = w->problem;
     const int64_t quickest_us = mode->quickest_us, least_us = before_us - quickest_us;
-    int found = 0, known = 0;
-    int64_t start_us = ready_us;
-    if (free_in_all(w, mode, ready_us) < mode->degree) {
-        if (free_in_all(w, mode, least_us - 1) < mode->degree)
-            return 0;
-        start_us = next_start_us(w, mode, ready_us, &known);
-        if (start_us >= least_us)
-            return 0;
-    }
+    int64_t start_us = first_start_us(w, mode, ready_us, least_us);
+    int found = 0;
+    if (start_us >= least_us)
+        return 0;
     for (int32_t tried = 0;; tried++) {
         if (before_us < NEVER_US && tried >= TIMES_TRIED)
             break;
@@ -368,10 +354,10 @@ static int across(Walker *w, int64_t ready_us, const Mode *mode, int64_t before_
             int64_t sum_us = 0;
             before_us = start_us + span;
             for (int32_t g = 0; g < w->wider.size; g++) {
-                const int64_t at = (int64_t)w->wider.node[g] * p->widest;
+                const Slot *row = row_of(w, w->wider.node[g]);
                 for (int32_t k = 0; k < p->nodes[w->wider.node[g]].size; k++)
-                    if (w->wider.mask[g] >> w->device[at + k] & 1)
-                        sum_us += w->free_us[at + k];
+                    if (w->wider.mask[g] >> DEVICE(row[k]) & 1)
+                        sum_us += TIME_US(row[k]);
             }
             w->wider.start_us = start_us;
             w->wider.span_us = span;
@@ -381,7 +367,7 @@ static int across(Walker *w, int64_t ready_us, const Mode *mode, int64_t before_
         }
         if (start_us + quickest_us >= before_us)
             break;
-        start_us = next_start_us(w, mode, start_us, &known);
+        start_us = next_start_us(w, start_us);
         if (start_us >= least_us)
             break;
     }
@@ -392,7 +378,7 @@ const Offer *best_group(Walker *w, int64_t ready_us, const Mode *mode, int32_t s
 {
     int64_t before_us = NEVER_US;
     const Offer *found = NULL;
-    if (site >= 0 && w->has_node[site] && w->problem->nodes[site].kind == mode->kind &&
+    if (site >= 0 && w->row_of_node[site] >= 0 && w->problem->nodes[site].kind == mode->kind &&
         w->problem->nodes[site].size >= mode->degree) {
         at_node(w, site, ready_us, mode, &w->here);
         return &w->here;

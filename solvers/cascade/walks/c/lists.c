@@ -41,8 +41,8 @@ static int64_t lag_us(
         for (int32_t k = 0; k < l->group_size[before]; k++)
             if (nodes[k] == group->node[g])
                 held = masks[k];
-        devices += __builtin_popcountll(group->mask[g]);
-        const int32_t lacks = __builtin_popcountll(group->mask[g] & ~held);
+        devices += bits_of(group->mask[g]);
+        const int32_t lacks = bits_of(group->mask[g] & ~held);
         if (!lacks)
             continue;
         const Link *link = nearest_link(w, l, before, group->node[g]);
@@ -54,6 +54,10 @@ static int64_t lag_us(
     }
     if (!missing || !size)
         return 0;
+    int64_t product;
+    if (!__builtin_mul_overflow(size, (int64_t)missing * US_PER_S, &product) &&
+        product <= INT64_MAX - devices * slowest)
+        return latency_us + (product + devices * slowest - 1) / (devices * slowest);
     const __int128 moved = (__int128)size * missing * US_PER_S, rate = (__int128)devices * slowest;
     return latency_us + (int64_t)((moved + rate - 1) / rate);
 }
@@ -104,17 +108,6 @@ void measure_cascade(Walker *w, const Cascade *row)
     }
 }
 
-static void free_all(Walker *w)
-{
-    const Problem *p = w->problem;
-    for (int32_t x = 0; x < w->first_of_kind[p->kind_count]; x++) {
-        const int64_t at = (int64_t)w->nodes_of_kind[x] * p->widest;
-        memset(w->free_us + at, 0, sizeof(int64_t) * p->widest);
-        for (int32_t d = 0; d < p->widest; d++)
-            w->device[at + d] = (uint8_t)d;
-    }
-}
-
 static int64_t arrival_us(const Walker *w, const Listing *l, int32_t task, const Offer *group)
 {
     const Task *t = &w->problem->tasks[task];
@@ -130,51 +123,143 @@ static int64_t arrival_us(const Walker *w, const Listing *l, int32_t task, const
     return latest;
 }
 
+/* Tasks that the trial begins with and places as where the walk is. */
+static int32_t count_alike(const Walker *w)
+{
+    const Listing *now = &w->now, *l = &w->trial;
+    const int32_t most = now->count < l->count ? now->count : l->count;
+    int32_t k = 0;
+    for (; k < most; k++) {
+        const int32_t i = l->order[k];
+        if (i != now->order[k] || w->choice.picks[i] != now->picks[i] ||
+            w->choice.sites[i] != now->sites[i])
+            break;
+    }
+    return k;
+}
+
+static void occupy_as_now(Walker *w, int32_t from, int32_t to)
+{
+    const Listing *now = &w->now;
+    const int64_t longest = w->problem->longest_group;
+    for (int32_t k = from; k < to; k++) {
+        const int32_t i = now->order[k];
+        for (int32_t g = 0; g < now->group_size[i]; g++)
+            occupy(
+                w, now->group_node[i * longest + g], now->group_mask[i * longest + g],
+                now->ends_us[i]);
+    }
+}
+
+/* The slots before a task of where the walk is. */
+static void set_slots(Walker *w, int32_t before)
+{
+    const size_t size = sizeof(Slot) * w->slot_count;
+    const int32_t wanted = before / KEPT_EVERY;
+    int32_t kept = wanted < w->kept_count ? wanted : w->kept_count - 1;
+    memcpy(w->slots, w->kept + (int64_t)kept * w->slot_count, size);
+    for (; kept < wanted; kept++) {
+        occupy_as_now(w, kept * KEPT_EVERY, (kept + 1) * KEPT_EVERY);
+        memcpy(w->kept + (int64_t)(kept + 1) * w->slot_count, w->slots, size);
+        w->kept_count = kept + 2;
+    }
+    occupy_as_now(w, wanted * KEPT_EVERY, before);
+}
+
+/* Begins the trial with the tasks that it places as where the walk is. */
+static void take_alike(Walker *w)
+{
+    const Listing *now = &w->now;
+    Listing *l = &w->trial;
+    const int64_t longest = w->problem->longest_group;
+    w->alike = count_alike(w);
+    for (int32_t k = w->shared; k < w->alike; k++) {
+        const int32_t i = l->order[k];
+        l->ends_us[i] = now->ends_us[i];
+        l->spans_us[i] = now->spans_us[i];
+        l->picks[i] = now->picks[i];
+        l->sites[i] = now->sites[i];
+        l->group_size[i] = now->group_size[i];
+        for (int32_t g = 0; g < now->group_size[i]; g++) {
+            l->group_node[i * longest + g] = now->group_node[i * longest + g];
+            l->group_mask[i * longest + g] = now->group_mask[i * longest + g];
+        }
+        l->after[k + 1] = now->after[k + 1];
+    }
+    w->shared = w->alike;
+    set_slots(w, w->alike);
+}
+
+void take_trial(Walker *w)
+{
+    const Listing kept = w->now;
+    const int32_t first = w->alike / KEPT_EVERY + 1;
+    w->late_known &= w->alike == w->now.count && w->alike == w->trial.count;
+    w->now = w->trial;
+    w->trial = kept;
+    if (w->kept_count > first)
+        w->kept_count = first;
+}
+
+static int64_t ready_us(const Listing *l, const Task *task)
+{
+    int64_t latest = 0;
+    for (int32_t k = 0; k < task->predecessor_count; k++)
+        if (l->ends_us[task->predecessors[k]] > latest)
+            latest = l->ends_us[task->predecessors[k]];
+    return latest;
+}
+
+static void place(Walker *w, int32_t task, const Offer *offer, int64_t end_us)
+{
+    Listing *l = &w->trial;
+    const int64_t at = (int64_t)task * w->problem->longest_group;
+    l->ends_us[task] = end_us;
+    l->spans_us[task] = offer->span_us;
+    l->picks[task] = w->choice.picks[task];
+    l->sites[task] = w->choice.sites[task];
+    l->group_size[task] = offer->size;
+    for (int32_t g = 0; g < offer->size; g++) {
+        l->group_node[at + g] = offer->node[g];
+        l->group_mask[at + g] = offer->mask[g];
+        occupy(w, offer->node[g], offer->mask[g], end_us);
+    }
+}
+
 int decode(Walker *w, int64_t most_us)
 {
-    const Problem *p = w->problem;
     Listing *l = &w->trial;
-    __int128 spare_us = (__int128)most_us * w->device_count;
-    int64_t lost_us = 0;
     sort_tasks(w, l);
-    free_all(w);
-    for (int32_t k = 0; k < l->count; k++) {
+    take_alike(w);
+    Sums sum = l->after[w->alike];
+    __int128 spare_us = (__int128)most_us * w->device_count - sum.area_us;
+    for (int32_t k = w->alike; k < l->count; k++) {
         const Mode *mode = mode_of(w, l->order[k]);
         spare_us -= mode->degree * mode->least_us;
     }
-    l->makespan_us = l->sum_us = 0;
-    for (int32_t k = 0; k < l->count; k++) {
+    for (int32_t k = w->alike; k < l->count; k++) {
         const int32_t i = l->order[k];
-        const Task *task = &p->tasks[i];
         const Mode *mode = mode_of(w, i);
-        int64_t ready_us = 0;
-        for (int32_t x = 0; x < task->predecessor_count; x++)
-            if (l->ends_us[task->predecessors[x]] > ready_us)
-                ready_us = l->ends_us[task->predecessors[x]];
-        const Offer *offer = best_group(w, ready_us, mode, w->choice.sites[i]);
+        const int64_t since_us = ready_us(l, &w->problem->tasks[i]);
+        const Offer *offer = best_group(w, since_us, mode, w->choice.sites[i]);
         if (!offer)
             return 0;
         int64_t end_us = offer->start_us + offer->span_us;
-        if (p->waits && ready_us) {
+        if (w->problem->waits && since_us) {
             const int64_t there_us = arrival_us(w, l, i, offer);
             if (there_us > offer->start_us)
                 end_us += there_us - offer->start_us;
         }
-        lost_us += offer->waste_us + mode->degree * (end_us - offer->start_us) -
-                   mode->degree * mode->least_us;
-        if (end_us + w->after_us[i] > most_us || lost_us > spare_us)
+        const int64_t area_us = mode->degree * mode->least_us;
+        sum.area_us += area_us;
+        sum.lost_us += offer->waste_us + mode->degree * (end_us - offer->start_us) - area_us;
+        if (end_us + w->after_us[i] > most_us || sum.lost_us > spare_us)
             return 0;
-        l->ends_us[i] = end_us;
-        l->spans_us[i] = offer->span_us;
-        l->group_size[i] = offer->size;
-        for (int32_t g = 0; g < offer->size; g++) {
-            l->group_node[(int64_t)i * p->longest_group + g] = offer->node[g];
-            l->group_mask[(int64_t)i * p->longest_group + g] = offer->mask[g];
-            occupy(w, offer->node[g], offer->mask[g], end_us);
-        }
-        if (end_us > l->makespan_us)
-            l->makespan_us = end_us;
-        l->sum_us += end_us;
+        place(w, i, offer, end_us);
+        if (end_us > sum.makespan_us)
+            sum.makespan_us = end_us;
+        sum.sum_us += end_us;
+        l->after[k + 1] = sum;
     }
     return 1;
 }

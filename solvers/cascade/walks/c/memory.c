@@ -127,11 +127,14 @@ static int new_listing(Listing *l, int64_t tasks, int64_t longest_group)
     l->ends_us = calloc(tasks, sizeof(int64_t));
     l->spans_us = calloc(tasks, sizeof(int64_t));
     l->order = calloc(tasks, sizeof(int32_t));
+    l->picks = calloc(tasks, sizeof(int32_t));
+    l->sites = calloc(tasks, sizeof(int32_t));
+    l->after = calloc(tasks + 1, sizeof(Sums));
     l->group_size = calloc(tasks, sizeof(int32_t));
     l->group_node = calloc(tasks * longest_group, sizeof(int32_t));
     l->group_mask = calloc(tasks * longest_group, sizeof(Mask));
-    return l->ends_us && l->spans_us && l->order && l->group_size && l->group_node &&
-           l->group_mask;
+    return l->ends_us && l->spans_us && l->order && l->picks && l->sites && l->after &&
+           l->group_size && l->group_node && l->group_mask;
 }
 
 static void free_listing(Listing *l)
@@ -139,6 +142,9 @@ static void free_listing(Listing *l)
     free(l->ends_us);
     free(l->spans_us);
     free(l->order);
+    free(l->picks);
+    free(l->sites);
+    free(l->after);
     free(l->group_size);
     free(l->group_node);
     free(l->group_mask);
@@ -179,9 +185,9 @@ void walker_free(Walker *w)
     free(w->odds);
     free(w->nodes_of_kind);
     free(w->first_of_kind);
-    free(w->has_node);
-    free(w->free_us);
-    free(w->device);
+    free(w->row_of_node);
+    free(w->slots);
+    free(w->kept);
     free_choice(&w->choice);
     free_choice(&w->other_choice);
     free_choice(&w->best_choice);
@@ -202,6 +208,30 @@ void walker_free(Walker *w)
     free(w);
 }
 
+/* The nodes of each type, and their slots before anything runs. */
+static void set_rows(Walker *w, const int32_t *nodes, int32_t node_count)
+{
+    const Problem *p = w->problem;
+    int32_t row = 0;
+    for (int32_t n = 0; n < p->node_count; n++)
+        w->row_of_node[n] = -1;
+    for (int32_t k = 0; k < p->kind_count; k++) {
+        for (int32_t x = 0; x < node_count; x++) {
+            const Node *node = &p->nodes[nodes[x]];
+            if (node->kind != k)
+                continue;
+            for (int32_t d = 0; d < node->size; d++)
+                w->kept[(int64_t)row * p->widest + d] = d;
+            w->nodes_of_kind[row] = nodes[x];
+            w->row_of_node[nodes[x]] = row++;
+            w->device_count += node->size;
+        }
+        w->first_of_kind[k + 1] = row;
+    }
+    w->slot_count = row * p->widest;
+    w->kept_count = 1;
+}
+
 /* A walker on some nodes of a problem, in rising order; NULL where memory is short. */
 Walker *walker_new(
     const Problem *p, const int32_t *nodes, int32_t node_count, const double *odds, uint64_t seed)
@@ -209,7 +239,8 @@ Walker *walker_new(
     Walker *w = calloc(1, sizeof(Walker));
     if (!w)
         return NULL;
-    const size_t tasks = p->task_count, slots = (size_t)p->node_count * p->widest;
+    const size_t tasks = p->task_count, slots = (size_t)node_count * p->widest;
+    const size_t kept = tasks / KEPT_EVERY + 1;
     int fits = new_choice(&w->choice, tasks) && new_choice(&w->other_choice, tasks) &&
                new_choice(&w->best_choice, tasks) &&
                new_listing(&w->now, tasks, p->longest_group) &&
@@ -218,9 +249,9 @@ Walker *walker_new(
                new_offer(&w->wider, p->longest_group);
     fits &= (w->nodes_of_kind = calloc(node_count, sizeof(int32_t))) != NULL;
     fits &= (w->first_of_kind = calloc(p->kind_count + 1, sizeof(int32_t))) != NULL;
-    fits &= (w->has_node = calloc(p->node_count, sizeof(uint8_t))) != NULL;
-    fits &= (w->free_us = calloc(slots, sizeof(int64_t))) != NULL;
-    fits &= (w->device = calloc(slots, sizeof(uint8_t))) != NULL;
+    fits &= (w->row_of_node = calloc(p->node_count, sizeof(int32_t))) != NULL;
+    fits &= (w->slots = calloc(slots, sizeof(Slot))) != NULL;
+    fits &= (w->kept = calloc(kept * slots, sizeof(Slot))) != NULL;
     fits &= (w->best_order = calloc(tasks, sizeof(int32_t))) != NULL;
     fits &= (w->after_us = calloc(tasks, sizeof(int64_t))) != NULL;
     fits &= (w->late_us = calloc(tasks, sizeof(int64_t))) != NULL;
@@ -242,14 +273,6 @@ Walker *walker_new(
     w->problem = p;
     w->chance = seed;
     w->best_makespan_us = w->best_sum_us = INT64_MAX;
-    for (int32_t k = 0, found = 0; k < p->kind_count; k++) {
-        for (int32_t x = 0; x < node_count; x++)
-            if (p->nodes[nodes[x]].kind == k) {
-                w->nodes_of_kind[found++] = nodes[x];
-                w->has_node[nodes[x]] = 1;
-                w->device_count += p->nodes[nodes[x]].size;
-            }
-        w->first_of_kind[k + 1] = found;
-    }
+    set_rows(w, nodes, node_count);
     return w;
 }

@@ -16,22 +16,20 @@ static void copy_choice(const Walker *w, const Choice *from, Choice to)
 static void keep_best(Walker *w)
 {
     const Listing *l = &w->now;
-    if (l->makespan_us > w->best_makespan_us ||
-        (l->makespan_us == w->best_makespan_us && l->sum_us >= w->best_sum_us))
+    const Sums *now = sums(l);
+    if (now->makespan_us > w->best_makespan_us ||
+        (now->makespan_us == w->best_makespan_us && now->sum_us >= w->best_sum_us))
         return;
-    w->best_makespan_us = l->makespan_us;
-    w->best_sum_us = l->sum_us;
+    w->best_makespan_us = now->makespan_us;
+    w->best_sum_us = now->sum_us;
     w->best_count = l->count;
     memcpy(w->best_order, l->order, sizeof(int32_t) * l->count);
     copy_choice(w, &w->choice, w->best_choice);
 }
 
-static void take_trial(Walker *w)
+static void go_on_from_trial(Walker *w)
 {
-    const Listing kept = w->now;
-    w->now = w->trial;
-    w->trial = kept;
-    w->late_known = 0;
+    take_trial(w);
     keep_best(w);
 }
 
@@ -61,8 +59,8 @@ int64_t walker_begin(
     w->trial.count = count;
     measure_listed(w, &w->trial);
     if (decode(w, most_us)) {
-        take_trial(w);
-        return w->now.makespan_us;
+        go_on_from_trial(w);
+        return sums(&w->now)->makespan_us;
     }
     swap_choices(w);
     measure_listed(w, &w->now);
@@ -73,15 +71,16 @@ int64_t walker_begin(
 void walker_walk(Walker *w, int64_t steps, double heat)
 {
     for (int64_t step = 0; step < steps; step++) {
-        const double worse_us = -log(1 - unit(w)) * heat * (double)w->now.makespan_us;
-        const int64_t most_us = llrint((double)w->now.makespan_us + worse_us);
+        const double now_us = (double)sums(&w->now)->makespan_us;
+        const double worse_us = -log(1 - unit(w)) * heat * now_us;
+        const int64_t most_us = llrint(now_us + worse_us);
         if (!change(w))
             continue;
         measure_changed(w);
         w->trial.count = w->now.count;
         memcpy(w->trial.order, w->now.order, sizeof(int32_t) * w->now.count);
         if (decode(w, most_us))
-            take_trial(w);
+            go_on_from_trial(w);
         else
             take_back(w);
     }
@@ -104,8 +103,8 @@ void walker_now(
     const Walker *w, int64_t *key, int32_t *order, int32_t *picks, int64_t *priority,
     int32_t *sites)
 {
-    key[0] = w->now.makespan_us;
-    key[1] = w->now.sum_us;
+    key[0] = sums(&w->now)->makespan_us;
+    key[1] = sums(&w->now)->sum_us;
     key[2] = w->now.count;
     memcpy(order, w->now.order, sizeof(int32_t) * w->now.count);
     copy_choice(w, &w->choice, (Choice){picks, sites, priority});

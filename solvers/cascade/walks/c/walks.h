@@ -13,7 +13,16 @@
 #define WALKS_VERSION 2
 #define NEVER_US ((int64_t)1 << 62)
 
+/* Tasks between two states of the slots that are kept. */
+#define KEPT_EVERY 8
+
 typedef uint64_t Mask;
+
+/* When a device is free, and behind it, in so many bits, its number in its node. */
+typedef int64_t Slot;
+#define SLOT_BITS 6
+#define TIME_US(slot) ((slot) >> SLOT_BITS)
+#define DEVICE(slot) ((slot) & (((Slot)1 << SLOT_BITS) - 1))
 
 typedef struct {
     int64_t bandwidth, latency_us;
@@ -56,12 +65,17 @@ typedef struct {
     int32_t waits;
 } Problem;
 
+/* Sums after some tasks of an order: idle and penalties are lost, areas are at least. */
+typedef struct {
+    int64_t makespan_us, sum_us, lost_us, area_us;
+} Sums;
+
 typedef struct {
     int64_t *ends_us, *spans_us;
-    int32_t *order;
+    int32_t *order, *picks, *sites;
     int32_t *group_size, *group_node; /* longest_group entries for each task */
     Mask *group_mask;
-    int64_t makespan_us, sum_us;
+    Sums *after; /* so many tasks */
     int32_t count;
 } Listing;
 
@@ -90,19 +104,21 @@ typedef struct {
     const Problem *problem;
     double *odds; /* of modes, added up task by task; NULL for equal odds */
     uint64_t chance;
-    /* Nodes of each type that the walker has. */
-    int32_t *nodes_of_kind, *first_of_kind;
-    uint8_t *has_node;
-    int32_t device_count;
-    /* Slots of each node, sorted by time and device. */
-    int64_t *free_us;
-    uint8_t *device;
+    /* Nodes of each type that the walker has, the rows of its slots; no row is -1. */
+    int32_t *nodes_of_kind, *first_of_kind, *row_of_node;
+    int32_t device_count, slot_count;
+    /* Sorted slots of each node, and what they were before every so many tasks of where it is. */
+    Slot *slots, *kept;
+    int32_t kept_count;
+    /* Tasks of the trial that are placed as where it is, and those before that are in both. */
+    int32_t alike, shared;
     Choice choice, other_choice, best_choice;
     Listing now, trial;
     int64_t best_makespan_us, best_sum_us;
     int32_t *best_order;
     int32_t best_count;
     int64_t *after_us, *late_us, *pool_us, *need_us, *task_start_us;
+    int32_t pool_count;
     int32_t *late;
     int32_t late_count, late_known;
     Undo *undo;
@@ -110,6 +126,20 @@ typedef struct {
     Room *rooms;
     Offer here, wide, wider;
 } Walker;
+
+static inline const Sums *sums(const Listing *l)
+{
+    return &l->after[l->count];
+}
+
+/* Compilers call a function for this where they cannot assume the instruction. */
+static inline int32_t bits_of(Mask mask)
+{
+    mask -= mask >> 1 & 0x5555555555555555u;
+    mask = (mask & 0x3333333333333333u) + (mask >> 2 & 0x3333333333333333u);
+    mask = (mask + (mask >> 4)) & 0x0F0F0F0F0F0F0F0Fu;
+    return (int32_t)(mask * 0x0101010101010101u >> 56);
+}
 
 /* ---------------------------------------------------------------- chance.py */
 
@@ -149,6 +179,9 @@ void measure_cascade(Walker *w, const Cascade *row);
 
 /* The schedule of the trial's tasks as the choice has them; 0 where it ends after a time. */
 int decode(Walker *w, int64_t most_us);
+
+/* The trial is where the walk is from now on. */
+void take_trial(Walker *w);
 
 /* ---------------------------------------------------------------- changes.c */
 
