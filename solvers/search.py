@@ -32,7 +32,7 @@ from arachne_opt.solvers.seeding import Seeding
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
 # Walks from the best, and from elsewhere; every so many turns the first one is from the best.
-_NEAR, _FAR = Heat(hot=0.004, cold=0.0003), Heat(hot=0.03, cold=0.0003)
+_NEAR, _FAR = Heat(hot=0.002, cold=0.0003), Heat(hot=0.004, cold=0.0003)
 _TURNS = 3
 # Seconds of the shortest walk; later ones take this share of what all before have taken.
 _SHORTEST_ROUND, _LONGER = 0.2, 0.25

@@ -27,7 +27,7 @@ from arachne_opt.solvers.seeds.network import Array, forward
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
 _FRESH, _DRAWING = 40, 0.3  # draws of a turn, and most of its time for them
-_HEAT = Heat(hot=0.02, cold=0.0003)  # of the walks
+_HEAT = Heat(hot=0.004, cold=0.0003)  # of the walks
 _HEATS = (0.1, 0.3, 0.6)  # of the draws, in turn
 _LOOSEST = 1.5  # deadlines of the rule, as a multiple of the bound
 _KEPT = 0.3  # most cascades that keep the policy's degrees beside those of a rule

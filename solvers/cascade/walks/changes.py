@@ -11,10 +11,13 @@ from arachne_opt.solvers.cascade.walks.chance import Chance
 from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, Choice, ModeTable
 from arachne_opt.solvers.cascade.walks.quick_list import Listed
 
-# Shares: of changes that change degrees; of these, of single tasks, and of weighted draws.
-_OF_DEGREES, _OF_TASKS, _DRAWN = 0.5, 0.8, 0.5
+# Shares: of changes that change degrees; of these, of single tasks, and of weighted draws; of the
+# other draws, of the next mode up or down.
+_OF_DEGREES, _OF_TASKS, _DRAWN, _NEXT = 0.5, 0.8, 0.5, 0.5
 # Share of the other changes that change sites; of these, of no particular ones.
-_OF_SITES, _ANY_NODE = 0.5, 0.4
+_OF_SITES, _ANY_NODE = 0.5, 0.6
+# Share of changes of priorities that move a task by at most so many turns.
+_CLOSE, _REACH = 0.8, 4
 # Shares of changes of what delays the end, and of changes of two tasks.
 _FOCUS, _TWO = 0.75, 0.5
 _SLACK = 0.002  # of the makespan: what could end that much later delays the end
@@ -80,16 +83,20 @@ class Changes:
             if self._chance.unit() >= _OF_TASKS:
                 row = self._digest.cascades[self._digest.tasks[task].cascade]
             for t in row:
-                before, picks[t] = picks[t], self._drawn(t)
+                before, picks[t] = picks[t], self._drawn(t, picks[t])
                 changed |= picks[t] != before
         return changed
 
-    def _drawn(self, task: int) -> int:
-        count = self._table.drawn[task]
-        if self._odds is None or self._chance.unit() >= _DRAWN:
-            return self._chance.below(count)
-        odds = self._odds[task]
-        return bisect_right(odds, self._chance.unit() * odds[-1], 0, count - 1)
+    def _drawn(self, task: int, pick: int) -> int:
+        chance, count = self._chance, self._table.drawn[task]
+        if self._odds is not None and chance.unit() < _DRAWN:
+            odds = self._odds[task]
+            return bisect_right(odds, chance.unit() * odds[-1], 0, count - 1)
+        if chance.unit() < _NEXT:
+            following = pick + (1 if chance.unit() < 0.5 else -1)
+            if 0 <= following < count:
+                return following
+        return chance.below(count)
 
     def _change_sites(self, sites: array[int], listed: Listed) -> bool:
         changed = False
@@ -104,10 +111,19 @@ class Changes:
     def _change_priorities(self, priority: array[int], listed: Listed) -> bool:
         changed, old = False, priority[:]
         for t in self._some(listed):
-            wanted = old[self._any(listed)] + self._chance.below(3) - 1
+            wanted = old[self._like(t, listed)] + self._chance.below(3) - 1
             before, priority[t] = priority[t], wanted
             changed |= wanted != before
         return changed
+
+    def _like(self, task: int, listed: Listed) -> int:
+        """A task whose turn another takes, often one a few turns away."""
+        if self._chance.unit() >= _CLOSE:
+            return self._any(listed)
+        turns = 1 + self._chance.below(_REACH)
+        later = turns if self._chance.unit() < 0.5 else -turns
+        at = listed.order.index(task) + later
+        return listed.order[max(0, min(len(listed.order) - 1, at))]
 
 
 def critical(digest: Digest, listed: Listed) -> list[int]:

@@ -3,8 +3,9 @@
 #include "walks.h"
 
 /* Shares of changes and slack: see changes.py. */
-static const double OF_DEGREES = 0.5, OF_SITES = 0.5, ANY_NODE = 0.4, OF_TASKS = 0.8;
-static const double DRAWN = 0.5, FOCUS = 0.75, TWO = 0.5, SLACK = 0.002;
+static const double OF_DEGREES = 0.5, OF_SITES = 0.5, ANY_NODE = 0.6, OF_TASKS = 0.8;
+static const double DRAWN = 0.5, NEXT = 0.5, CLOSE = 0.8, FOCUS = 0.75, TWO = 0.5, SLACK = 0.002;
+static const int32_t REACH = 4;
 
 /* Tasks that would delay the end if they ended but a little later, the last first. */
 static void find_late(Walker *w)
@@ -71,7 +72,25 @@ static int32_t drawn_mode(Walker *w, int32_t task)
             k++;
         return k;
     }
+    if (unit(w) < NEXT) {
+        const int32_t following = w->choice.picks[task] + (unit(w) < 0.5 ? 1 : -1);
+        if (following >= 0 && following < t->drawn_count)
+            return following;
+    }
     return below(w, t->drawn_count);
+}
+
+/* A task whose turn another takes, often one a few turns away. */
+static int32_t like_task(Walker *w, int32_t task)
+{
+    const int32_t *order = w->now.order, count = w->now.count;
+    if (unit(w) >= CLOSE)
+        return order[below(w, count)];
+    const int32_t turns = 1 + below(w, REACH);
+    int32_t at = unit(w) < 0.5 ? turns : -turns;
+    for (int32_t k = 0; order[k] != task; k++)
+        at++;
+    return order[at < 0 ? 0 : at < count ? at : count - 1];
 }
 
 /* A node, or none in particular. */
@@ -102,7 +121,7 @@ int change(Walker *w)
         }
         if (!degrees) {
             /* Of two tasks the second may take what the first had. */
-            const int32_t like = w->now.order[below(w, w->now.count)];
+            const int32_t like = like_task(w, i);
             const int64_t theirs = s && like == some[0] ? w->undo[0].priority
                                                         : w->choice.priority[like];
             note(w, i);
