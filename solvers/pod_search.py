@@ -51,7 +51,8 @@ class PodSearch:
     def run(self) -> None:
         """Slow pods trade cascades until the end, or as long as that helps where they are few."""
         target_us = round(self._best.bound_us * _TARGET)
-        solver = PodSolver(self._digest, target_us, self._limits.seed)
+        odds = None if self._seeding is None else self._seeding.odds
+        solver = PodSolver(self._digest, target_us, self._limits.seed, odds)
         pods = Pods(self._digest, solver, self._limits.seed)
         began = self._clock.elapsed()
         end = self._first_pods_by()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -24,7 +25,8 @@ from arachne_opt.solvers.cascade.neighbourhood import Neighbourhood
 from arachne_opt.solvers.cascade.proof import Proof, prove
 from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order
 from arachne_opt.solvers.cascade.walks.choice import Choice
-from arachne_opt.solvers.cascade.walks.cooling import Heat, cooled
+from arachne_opt.solvers.cascade.walks.cooling import Heat
+from arachne_opt.solvers.cascade.walks.racing import STARTS, raced
 from arachne_opt.solvers.cascade.walks.walker import Walks
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
@@ -32,7 +34,7 @@ from arachne_opt.solvers.seeding import Seeding
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
 # Walks from the best, and from elsewhere; every so many turns the first one is from the best.
-_NEAR, _FAR = Heat(hot=0.002, cold=0.0003), Heat(hot=0.004, cold=0.0003)
+_NEAR, _FAR = Heat(hot=0.002, cold=0.0003), Heat(hot=0.003, cold=0.0003)
 _TURNS = 3
 # Seconds of the shortest walk; later ones take this share of what all before have taken.
 _SHORTEST_ROUND, _LONGER = 0.2, 0.25
@@ -258,25 +260,25 @@ class Search:
         """One walk of so much of the limit."""
         turn = self._round % _TURNS
         self._round += 1
-        if self._starts:
-            self._walk(self._starts.pop(), _FAR, length)
-        elif turn == 0:
+        if turn == 0 and not self._starts:
             assert self._best.schedule is not None
-            self._walk(self._table.of_schedule(self._best.schedule), _NEAR, length)
+            self._walk([self._table.of_schedule(self._best.schedule)], _NEAR, length)
         elif turn == 1 and self._seeding is not None:
             self._seeding.run(length, self._over)
         else:
-            self._walk(self._fresh(), _FAR, length)
+            given, self._starts = self._starts, []
+            fresh = [self._fresh() for _ in range(STARTS - len(given))]
+            self._walk([*given, *fresh], _FAR, length)
 
-    def _walk(self, start: Choice, heat: Heat, length: float) -> None:
-        """A walk of so much of the limit, whose improvements are offered."""
+    def _walk(self, starts: Sequence[Choice], heat: Heat, length: float) -> None:
+        """Walks for so much of the limit, whose improvements are offered."""
         walker, begin = self._walker, self._clock.elapsed()
 
         def progress(placed: int) -> float:
             self._clock.spend(placed / walker.placed_per_unit)
             return 1.0 if self._over() else (self._clock.elapsed() - begin) / length
 
-        for place in cooled(walker, start, heat, progress):
+        for place in raced(walker, starts, heat, progress):
             if place.makespan_us < self._makespan_us():
                 self._best.offer(in_start_order(self._digest, self._walks.schedule(place)), "walk")
 

@@ -38,6 +38,11 @@ class Seeding:
             best is None or self.makespan_us <= best.makespan_us
         )
 
+    @property
+    def odds(self) -> list[list[float]]:
+        """What the policy thinks of the modes of each task, as walkers take it."""
+        return self._begun().odds
+
     def run(self, length: float, over: Callable[[], bool]) -> bool:
         """A turn of so much of the limit; whether it gave the best schedule so far.
 

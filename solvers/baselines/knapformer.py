@@ -12,7 +12,7 @@ the same), which flatters it. Work is the least device time of a cascade, in pla
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement
 
 from arachne_opt.cascade.problem import CascadeProblem
@@ -27,7 +27,8 @@ def knapformer(problem: CascadeProblem, limits: Limits) -> Result:
     begin_s, digest = time.perf_counter(), Digest(problem)
     best = None
     if len(digest.kind_names) == 1:
-        found = [runs for bags in _bag_sizes(digest) if (runs := bag_runs(digest, bags))]
+        times = [times_us(digest, c) for c in range(len(digest.cascades))]
+        found = [runs for bags in _bag_sizes(digest) if (runs := bag_runs(digest, bags, times))]
         best = min(found, key=lambda runs: left_shift(digest, runs).key, default=None)
     return finish(digest, best, limits, "knapformer", begin_s)
 
@@ -43,12 +44,16 @@ def _bag_sizes(digest: Digest) -> Iterator[list[int]]:
             yield [wide] * (half // wide) + [narrow] * ((half + rest) // narrow)
 
 
-def bag_runs(digest: Digest, sizes: Sequence[int]) -> list[Run] | None:
-    """Cascades in bags of these sizes; None where one can run in none of the bags it may use."""
+def bag_runs(
+    digest: Digest, sizes: Sequence[int], times: Sequence[Mapping[int, int]]
+) -> list[Run] | None:
+    """Cascades in bags of these sizes; None where one can run in none of the bags it may use.
+
+    ``times`` are those of each cascade by degree, as ``times_us`` has them.
+    """
     bags = seat(digest, sizes)
     if not bags:
         return None
-    times = [times_us(digest, c) for c in range(len(digest.cascades))]
     if not all(times):
         return None
     work = [min(degree * time for degree, time in row.items()) for row in times]

@@ -35,7 +35,7 @@ def lower_bound(digest: Digest) -> int:
 
 def chain_bound(digest: Digest) -> int:
     """Longest of the cascades' shortest chains."""
-    fronts = [pareto_picks(digest, row, [1] * len(digest.kind_names)) for row in digest.cascades]
+    fronts = fronts_by_shape(digest, [1] * len(digest.kind_names))
     return max(front[0].chain_us for front in fronts)
 
 
@@ -69,11 +69,10 @@ def deadline_bound(digest: Digest, prices: Sequence[int]) -> int:
 
     The sum of the cheapest picks only falls as T grows, so that every smaller T is impossible.
     """
-    counts = Counter(digest.shape_of_cascade)
+    of_cascade = fronts_by_shape(digest, prices)
     first = {shape: c for c, shape in reversed(list(enumerate(digest.shape_of_cascade)))}
-    fronts = [
-        (n, pareto_picks(digest, digest.cascades[first[s]], prices)) for s, n in counts.items()
-    ]
+    counts = Counter(digest.shape_of_cascade)
+    fronts = [(n, of_cascade[first[shape]]) for shape, n in counts.items()]
     capacity = _capacity(digest, prices)
     low = max(front[0].chain_us for _, front in fronts)
     steps = sorted({p.chain_us for _, front in fronts for p in front if p.chain_us >= low})
@@ -112,6 +111,15 @@ def _priced_bound(digest: Digest) -> int:
             for p, b in zip(prices, busy, strict=True)
         ]
     return best
+
+
+def fronts_by_shape(digest: Digest, prices: Sequence[int]) -> list[list[Pick]]:
+    """The picks of every cascade that no others beat; cascades of one shape share theirs."""
+    by_shape: dict[int, list[Pick]] = {}
+    for shape, row in zip(digest.shape_of_cascade, digest.cascades, strict=True):
+        if shape not in by_shape:
+            by_shape[shape] = pareto_picks(digest, row, prices)
+    return [by_shape[shape] for shape in digest.shape_of_cascade]
 
 
 def pareto_picks(digest: Digest, row: Sequence[int], prices: Sequence[int]) -> list[Pick]:

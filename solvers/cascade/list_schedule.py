@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
-from arachne_opt.solvers.cascade.bounds import Pick, pareto_picks
+from arachne_opt.solvers.cascade.bounds import Pick, fronts_by_shape
 from arachne_opt.solvers.cascade.digest import Digest, Mode
 from arachne_opt.solvers.cascade.placement import best_group, free_for
 from arachne_opt.solvers.cascade.schedule import Run, Schedule, left_shift
@@ -13,6 +14,8 @@ from arachne_opt.solvers.cascade.schedule import Run, Schedule, left_shift
 # Degrees are chosen for deadlines of the bound times these factors: tight ones first.
 _STRETCHES = (1.05, 1.0, 1.1, 1.18, 1.3, 1.5, 2.0)
 RULES = ("chain", "area", "width")
+# Of the problems at hand: many parts of a search ask for them.
+_fronts_of: WeakKeyDictionary[Digest, list[list[Pick]]] = WeakKeyDictionary()
 
 
 def list_schedules(digest: Digest, bound_us: int) -> Iterator[Schedule]:
@@ -30,14 +33,10 @@ def list_schedules(digest: Digest, bound_us: int) -> Iterator[Schedule]:
 
 def cascade_fronts(digest: Digest) -> list[list[Pick]]:
     """Undominated picks of every cascade; the types' prices follow from their device counts."""
-    prices = speed_prices(digest)
-    by_shape: dict[int, list[Pick]] = {}
-    out = []
-    for shape, row in zip(digest.shape_of_cascade, digest.cascades, strict=True):
-        if shape not in by_shape:
-            by_shape[shape] = pareto_picks(digest, row, prices)
-        out.append(by_shape[shape])
-    return out
+    known = _fronts_of.get(digest)
+    if known is None:
+        known = _fronts_of[digest] = fronts_by_shape(digest, speed_prices(digest))
+    return known
 
 
 def speed_prices(digest: Digest) -> list[int]:

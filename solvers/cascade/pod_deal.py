@@ -12,7 +12,7 @@ from arachne_opt.solvers.cascade.pod_walk import Site
 
 # Devices that a pod should have, and how often its widest needed group and its largest cascade, as
 # device time, must fit into it: one alone leaves gaps that nothing fills.
-_POD_DEVICES = 16
+_POD_DEVICES = 32
 _WIDEST_TIMES = _LARGEST_TIMES = 2
 # Cascades should be able to end by this multiple of the target where they are; those that need wide
 # pods for that should fill at most this share of them.

@@ -39,12 +39,19 @@ class PodSolver:
 
     Args:
         target_us: makespan that is good enough; cheapest degrees that reach it give the areas.
+        odds: of modes, as ``Walks.walker`` takes them.
     """
 
-    def __init__(self, digest: Digest, target_us: int, seed: int) -> None:
+    def __init__(
+        self,
+        digest: Digest,
+        target_us: int,
+        seed: int,
+        odds: Sequence[Sequence[float]] | None = None,
+    ) -> None:
         self._digest = digest
         self.target_us = target_us
-        self.walk = PodWalk(digest, target_us, seed)
+        self.walk = PodWalk(digest, target_us, seed, odds)
         self._fronts = cascade_fronts(digest)
         self.area = tuple(self._pick(front).cost for front in self._fronts)
         self._known: dict[_Key, _Known] = {}

@@ -16,7 +16,7 @@ from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
 from arachne_opt.solvers.cascade.walks.walker import Walker, Walks
 
 # Schedules that much worse, in parts of the makespan, are gone on from: at first and at last.
-_HEAT = Heat(hot=0.1, cold=0.0005)
+_HEAT = Heat(hot=0.006, cold=0.0005)
 # Temperatures of a walk at least; deadlines for the degrees that walks begin with, in parts of the
 # target.
 _TEMPERATURES = 20
@@ -65,10 +65,17 @@ class PodWalk:
 
     Args:
         target_us: makespan that is good enough.
+        odds: of modes, as ``Walks.walker`` takes them.
     """
 
-    def __init__(self, digest: Digest, target_us: int, seed: int) -> None:
-        self._digest, self._target_us, self._seed = digest, target_us, seed
+    def __init__(
+        self,
+        digest: Digest,
+        target_us: int,
+        seed: int,
+        odds: Sequence[Sequence[float]] | None = None,
+    ) -> None:
+        self._digest, self._target_us, self._seed, self._odds = digest, target_us, seed, odds
         self._walks = Walks(digest)
         self._fronts = cascade_fronts(digest)
         self._blank = blank(len(digest.tasks))
@@ -86,7 +93,7 @@ class PodWalk:
             spent: takes the tasks placed since the last call, and says whether to stop.
         """
         nodes, tasks = want.site.nodes, self._tasks(want.site)
-        walker = self._walks.walker(self._seed + want.effort, None, nodes)
+        walker = self._walks.walker(self._seed + want.effort, self._odds, nodes)
         steps = _steps(len(tasks), want.effort)
         for choice in self._starts(want):
             if walker.begin(choice, ANY_US, tasks) is None:

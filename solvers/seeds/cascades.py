@@ -19,15 +19,15 @@ from arachne_opt.solvers.cascade.list_schedule import (
 )
 from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, Choice, ranked
-from arachne_opt.solvers.cascade.walks.cooling import Heat, Progress, cooled
+from arachne_opt.solvers.cascade.walks.cooling import Heat, Progress
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
+from arachne_opt.solvers.cascade.walks.racing import STARTS, raced
 from arachne_opt.solvers.cascade.walks.walker import Walks
 from arachne_opt.solvers.seeds.cascade_features import CascadeView, view
 from arachne_opt.solvers.seeds.network import Array, forward
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
-_FRESH, _DRAWING = 40, 0.3  # draws of a turn, and most of its time for them
-_HEAT = Heat(hot=0.004, cold=0.0003)  # of the walks
+_HEAT = Heat(hot=0.003, cold=0.0003)  # of the walks
 _HEATS = (0.1, 0.3, 0.6)  # of the draws, in turn
 _LOOSEST = 1.5  # deadlines of the rule, as a multiple of the bound
 _KEPT = 0.3  # most cascades that keep the policy's degrees beside those of a rule
@@ -109,8 +109,9 @@ class SeedSearch:
         advice = advise(policy, view(decoder, bound_us))
         self._draws = Draws(decoder, advice, bound_us, seed)
         self._walks = Walks(decoder.digest)
-        odds = _odds(advice.logits, [len(row) for row in decoder.modes])
-        self._walker = self._walks.walker(seed, odds)
+        # Of the drawn modes of each task, added up from the first on.
+        self.odds = _odds(advice.logits, [len(row) for row in decoder.modes])
+        self._walker = self._walks.walker(seed, self.odds)
         self._tasks = len(decoder.digest.tasks)
         self.placed_per_unit = self._walker.placed_per_unit
         self._made, self._turns = 0, 0
@@ -126,7 +127,7 @@ class SeedSearch:
         return self._walks.schedule(self._walker.best)
 
     def turn(self, progress: Progress, below_us: int | None = None) -> Iterator[None]:
-        """Draws, and then walks from the best draw; each step yields.
+        """Walks from what is drawn; each step yields.
 
         Every second turn walks from the best so far instead.
 
@@ -137,21 +138,13 @@ class SeedSearch:
         """
         if below_us is not None:
             self._draws.below_us = min(self._draws.below_us, below_us)
-        share = 0.0
         if self._turns % 2:
-            start = self._walker.best.choice
+            starts = [self._walker.best.choice]
         else:
-            for _ in self.draws(_FRESH):
-                share = progress(self._tasks)
-                yield
-                if share >= _DRAWING:
-                    break
-            start = self._walker.now.choice
+            starts = [self._draws.choice(self._made + k) for k in range(STARTS)]
+            self._made += STARTS
         self._turns += 1
-        if share < 1:
-            left = 1 - share
-            walk = cooled(self._walker, start, _HEAT, lambda n: (progress(n) - share) / left)
-            yield from (None for _ in walk)
+        yield from (None for _ in raced(self._walker, starts, _HEAT, progress))
 
     def draws(self, count: int) -> Iterator[None]:
         """Draws so many choices and goes on from the best of them; each step yields."""
