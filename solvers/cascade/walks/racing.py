@@ -1,0 +1,57 @@
+"""Many walks, of which the better half goes on, round by round, until one is left that cools down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from arachne_opt.solvers.cascade.walks.choice import Choice
+from arachne_opt.solvers.cascade.walks.cooling import Heat, Progress, cooled
+from arachne_opt.solvers.cascade.walks.place import Place
+from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
+from arachne_opt.solvers.cascade.walks.walker import Walker
+
+STARTS = 32
+"""So many starts are enough: more find nothing shorter in the same time."""
+
+# Share of the time until one is left; from one round to the next walks cool down to this.
+_SHARE, _COOLER = 0.6, 0.8
+# A stride is cut into so many parts, as the first walks are short.
+_PARTS = 8
+
+
+def raced(
+    walker: Walker,
+    starts: Sequence[Choice],
+    heat: Heat,
+    progress: Progress,
+    tasks: Sequence[int] | None = None,
+) -> Iterator[Place]:
+    """Walks from all choices until ``progress`` reaches 1; yields the best so far again and again.
+
+    Each round takes equally long, and ranks by where the walks are then. ``tasks`` are as in
+    ``Walker.begin``.
+    """
+    live, rounds = list(starts), (len(starts) - 1).bit_length()
+    steps, hot, share = max(1, walker.stride // _PARTS), heat.hot, 0.0
+    placed = steps * len(starts[0].picks if tasks is None else tasks)
+    for turn in range(rounds):
+        ends = []
+        for k, start in enumerate(live):
+            until = _SHARE * (turn + (k + 1) / len(live)) / rounds
+            walker.begin(start, ANY_US, tasks)
+            while True:
+                walker.walk(steps, hot)
+                share = progress(placed)
+                if share >= until:
+                    break
+            ends.append(walker.now)
+            yield walker.best
+            if share >= 1:
+                return
+        ends.sort(key=lambda place: place.key)
+        live = [place.choice for place in ends[: (len(ends) + 1) // 2]]
+        hot *= _COOLER
+    left = 1 - share
+    yield from cooled(
+        walker, live[0], Heat(hot, heat.cold), lambda n: (progress(n) - share) / left, tasks
+    )
