@@ -1,4 +1,4 @@
-"""Search over batchings: annealing of list schedules that changes micro-batches, too.
+"""Search over batchings: walks among list schedules, with other micro-batches now and then.
 
 All candidates are cascades of one digest, and a state runs some of them: those that hold every
 clip once. Its list schedule is exact, so that a better one is a better plan.
@@ -25,9 +25,10 @@ from arachne_opt.solvers.cascade.walks.place import Place
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
 from arachne_opt.solvers.cascade.walks.walker import Walks
 
-NEAR, FAR = Heat(hot=0.004, cold=0.0003), Heat(hot=0.03, cold=0.0003)
-# Steps of a walk between changes of micro-batches, and such changes between looks at the time.
-_STEPS, _CUTS = 3, 10
+NEAR, FAR = Heat(hot=0.002, cold=0.0003), Heat(hot=0.003, cold=0.0003)
+# Beyond the heat, other micro-batches may end so much later at first, in parts of the makespan: a
+# walk of so many placed tasks makes up for it, or they are given up.
+_WORSE, _REPAIR = 0.1, 2000
 # Share of these changes that keep the degrees as far as they can; deadlines for the degrees of the
 # others, in parts of the makespan.
 _KEEP, _DEADLINES = 0.5, (0.3, 1.0)
@@ -127,12 +128,7 @@ class BatchingSearch:
         self._goes_on(*at.start, ANY_US)
         placed = 0
         while (share := progress(placed)) < 1:
-            now, placed = heat.at(share), 0
-            for _ in range(_CUTS):
-                self._walker.walk(_STEPS, now)
-                self._recut(now)
-                placed += (_STEPS + 1) * len(self._running)
-            self.tried += _CUTS * (_STEPS + 1)
+            placed = self._recut(heat.at(share))
 
     def plan(self, state: State, problem: CascadeProblem) -> CascadePlan:
         """A state as a plan for the placement problem of its batching."""
@@ -163,17 +159,23 @@ class BatchingSearch:
             modes += self.digest.fronts[kind][pick].modes
         return modes
 
-    def _recut(self, heat: float) -> None:
-        """Goes on with other micro-batches, unless those drawn end too late."""
+    def _recut(self, heat: float) -> int:
+        """Walks, perhaps with other micro-batches, unless that ends too late; the placed tasks."""
+        steps = max(1, _REPAIR // sum(len(self._all.cascades[c]) for c in self._running))
+        before = self.now
         old, new = self._other_cut(self._all.tasks[self._walker.task()].cascade)
-        if not new:
-            return
-        now = self._walker.now
-        worse_us = -math.log(1 - self._rng.random()) * heat * now.makespan_us
-        for k, candidate in enumerate(new):
-            self._inherit(now.choice, candidate, old[min(k, len(old) - 1)], now.makespan_us)
-        kept = [other for other in self._running if other not in old]
-        self._goes_on([*kept, *new], now.choice, round(now.makespan_us + worse_us))
+        if new:
+            choice = before.place.choice.copy()
+            for k, candidate in enumerate(new):
+                self._inherit(choice, candidate, old[min(k, len(old) - 1)], before.makespan_us)
+            kept = [other for other in self._running if other not in old]
+            self._goes_on([*kept, *new], choice, round((1 + _WORSE + heat) * before.makespan_us))
+        self._walker.walk(steps, heat)
+        self.tried += steps
+        worse_us = -math.log(1 - self._rng.random()) * heat * before.makespan_us
+        if self._walker.now.makespan_us > before.makespan_us + worse_us:
+            self._goes_on(*before.start, ANY_US)
+        return steps * len(before.place.order)
 
     def _other_cut(self, c: int) -> tuple[list[int], list[int]]:
         """A running candidate, perhaps with a neighbour, and what may take their place, if any.

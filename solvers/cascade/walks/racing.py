@@ -1,4 +1,4 @@
-"""Many walks, of which the better half goes on, round by round, until one is left that cools down."""
+"""Many walks: the better half goes on, round by round, until one is left that cools down."""
 
 from __future__ import annotations
 
