@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from arachne_opt.solvers.cascade.walks.choice import Choice
@@ -27,20 +27,11 @@ class Heat(NamedTuple):
 Progress = Callable[[int], float]
 
 
-def cooled(
-    walker: Walker,
-    start: Choice,
-    heat: Heat,
-    progress: Progress,
-    tasks: Sequence[int] | None = None,
-) -> Iterator[Place]:
-    """Walks from a choice until ``progress`` reaches 1; yields the best after every stride.
-
-    ``tasks`` are as in ``Walker.begin``.
-    """
-    walker.begin(start, ANY_US, tasks)
-    count, placed = len(start.picks if tasks is None else tasks), 0
+def cooled(walker: Walker, start: Choice, heat: Heat, progress: Progress) -> Iterator[Place]:
+    """Walks from a choice until ``progress`` reaches 1; yields the best after every stride."""
+    walker.begin(start, ANY_US)
+    placed = 0
     while (share := progress(placed)) < 1:
         walker.walk(walker.stride, heat.at(max(0.0, share)))
-        placed = walker.stride * count
+        placed = walker.stride * len(start.picks)
         yield walker.best

@@ -20,28 +20,24 @@ _PARTS = 8
 
 
 def raced(
-    walker: Walker,
-    starts: Sequence[Choice],
-    heat: Heat,
-    progress: Progress,
-    tasks: Sequence[int] | None = None,
+    walker: Walker, starts: Sequence[Choice], heat: Heat, progress: Progress
 ) -> Iterator[Place]:
     """Walks from all choices until ``progress`` reaches 1; yields the best so far again and again.
 
-    Each round takes equally long, and ranks by where the walks are then. ``tasks`` are as in
-    ``Walker.begin``.
+    Each round takes equally long, and ranks by where the walks are then. One choice alone cools
+    down from the beginning.
     """
     live, rounds = list(starts), (len(starts) - 1).bit_length()
-    steps, hot, share = max(1, walker.stride // _PARTS), heat.hot, 0.0
-    placed = steps * len(starts[0].picks if tasks is None else tasks)
+    hot, share = heat.hot, 0.0
     for turn in range(rounds):
         ends = []
         for k, start in enumerate(live):
             until = _SHARE * (turn + (k + 1) / len(live)) / rounds
-            walker.begin(start, ANY_US, tasks)
+            walker.begin(start, ANY_US)
+            steps = max(1, walker.stride // _PARTS)
             while True:
                 walker.walk(steps, hot)
-                share = progress(placed)
+                share = progress(steps * len(start.picks))
                 if share >= until:
                     break
             ends.append(walker.now)
@@ -53,5 +49,5 @@ def raced(
         hot *= _COOLER
     left = 1 - share
     yield from cooled(
-        walker, live[0], Heat(hot, heat.cold), lambda n: (progress(n) - share) / left, tasks
+        walker, live[0], Heat(hot, heat.cold), lambda n: (progress(n) - share) / left
     )
