@@ -40,8 +40,8 @@ _TURNS = 3
 _SHORTEST_ROUND, _LONGER = 0.2, 0.25
 # Fresh starts take degrees for deadlines up to this multiple of the bound.
 _LOOSEST = 1.3
-# Longest run of one neighbourhood, and shares of a sequential solve.
-_NEIGHBOURHOOD_S = 1.5
+# Longest run of one neighbourhood, in seconds and as a share; shares of a sequential solve.
+_NEIGHBOURHOOD_S, _NEIGHBOURHOOD_SHARE = 1.5, 0.1
 _PROOF_SHARE = 0.3
 _WARM_SHARE = 0.3
 _WALK_SHARE = 0.25
@@ -207,7 +207,8 @@ class Search:
     def _improve(self, stop: threading.Event) -> None:
         schedule = self._best.schedule
         assert schedule is not None
-        effort = self._effort(stop, _NEIGHBOURHOOD_S)
+        most_s = min(_NEIGHBOURHOOD_S, _NEIGHBOURHOOD_SHARE * self._limits.time_limit_s)
+        effort = self._effort(stop, most_s)
         better = self._neighbourhood.improve(schedule, self._best.bound_us, effort)
         self._clock.spend(self._neighbourhood.work + _RUN_UNITS)
         if better is not None:
