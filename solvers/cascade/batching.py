@@ -26,7 +26,7 @@ from arachne_opt.solvers.base import (
 )
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
 from arachne_opt.solvers.cascade.batching_helper import Walk, batching_helpers
-from arachne_opt.solvers.cascade.batching_search import FAR, NEAR, BatchingSearch, State
+from arachne_opt.solvers.cascade.batching_search import NEAR, BatchingSearch, State
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.registry import PORTFOLIO, cascade_solver
 from arachne_opt.solvers.seeds.policy_file import CASCADES, PolicyFile
@@ -34,8 +34,8 @@ from arachne_opt.solvers.seeds.shipped import SHIPPED, Shipped, resolved
 
 # Shares of the time: first batchings, at most; a plan for one of them; then annealing up to so
 # much, in rounds that each begin with the best. The rest is for the best batching.
-_SEED_SHARE, _PLACE_SHARE, _ANNEAL_SHARE = 0.1, 0.2, 0.88
-_ROUNDS, _HEATS = 4, (NEAR, FAR)
+_SEED_SHARE, _PLACE_SHARE, _ANNEAL_SHARE = 0.1, 0.45, 0.97
+_ROUNDS = 2
 # Rounds end where the best list schedule is so many times as long as a placed plan.
 _HOPELESS = 1.03
 # Seconds that are worth another process, to wait for it, and between looks at it.
@@ -195,7 +195,7 @@ def _anneal(search: BatchingSearch, placer: _Placer, first: _Placed) -> None:
         hopeless = number > 0 and best_us > _HOPELESS * first.objective_us
         if placer.content(min(first.objective_us, best_us)) or clock.over() or hopeless:
             return
-        search.anneal(at, _HEATS[number % 2], _progress(clock, limits, search, number))
+        search.anneal(at, NEAR, _progress(clock, limits, search, number))
         at = search.best
 
 
