@@ -10,9 +10,11 @@ from arachne_opt.solvers.cascade.digest import Digest, FlatNode
 from arachne_opt.solvers.cascade.pod_solver import PodSolver
 from arachne_opt.solvers.cascade.pod_walk import Site
 
-# Devices that a pod should have, and how often its widest needed group and its largest cascade, as
-# device time, must fit into it: one alone leaves gaps that nothing fills.
-_POD_DEVICES = 32
+# Devices that a pod should have, on up to so many devices and on more: a few large pods have more
+# ways to be full, many small ones more ways to trade.
+_POD_DEVICES, _FEW_DEVICES, _POD_OF_MANY = 32, 160, 24
+# How often the widest needed group of a pod and its largest cascade, as device time, must fit into
+# it: one alone leaves gaps that nothing fills.
 _WIDEST_TIMES = _LARGEST_TIMES = 2
 # Cascades should be able to end by this multiple of the target where they are; those that need wide
 # pods for that should fill at most this share of them.
@@ -87,7 +89,8 @@ def _node_groups(digest: Digest, solver: PodSolver) -> list[tuple[int, ...]]:
     kinds, limit_us = len(digest.kind_names), round(_DEADLINE * solver.target_us)
     least = max(min(m.degree for m in task.modes) for task in digest.tasks)
     largest = max(solver.area) / sum(solver.area) * digest.device_count
-    small = max(_POD_DEVICES, _WIDEST_TIMES * least, round(_LARGEST_TIMES * largest))
+    usual = _POD_DEVICES if digest.device_count <= _FEW_DEVICES else _POD_OF_MANY
+    small = max(usual, _WIDEST_TIMES * least, round(_LARGEST_TIMES * largest))
     widths = [kinds * solver.width(c, limit_us) for c in range(len(digest.cascades))]
     wide = max(widths)
     nodes = sorted(digest.nodes, key=lambda n: (n.kind, -n.size, n.index))
