@@ -83,7 +83,7 @@ static void read_nodes(Problem *p, const int64_t **at, int32_t **number)
     }
 }
 
-/* A problem as native_walker.py packs it; NULL where that is not what is read. */
+/* A problem as native.py packs it; NULL where that is not what is read. */
 Problem *walks_new_problem(const int64_t *at, int64_t length)
 {
     const int64_t *const end = at + length;
