@@ -48,6 +48,4 @@ def raced(
         live = [place.choice for place in ends[: (len(ends) + 1) // 2]]
         hot *= _COOLER
     left = 1 - share
-    yield from cooled(
-        walker, live[0], Heat(hot, heat.cold), lambda n: (progress(n) - share) / left
-    )
+    yield from cooled(walker, live[0], Heat(hot, heat.cold), lambda n: (progress(n) - share) / left)
