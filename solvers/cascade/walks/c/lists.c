@@ -54,10 +54,10 @@ static int64_t lag_us(
     }
     if (!missing || !size)
         return 0;
-    int64_t product;
+    int64_t product, speed;
     if (!__builtin_mul_overflow(size, (int64_t)missing * US_PER_S, &product) &&
-        product <= INT64_MAX - devices * slowest)
-        return latency_us + (product + devices * slowest - 1) / (devices * slowest);
+        !__builtin_mul_overflow(slowest, (int64_t)devices, &speed) && product <= INT64_MAX - speed)
+        return latency_us + (product + speed - 1) / speed;
     const __int128 moved = (__int128)size * missing * US_PER_S, rate = (__int128)devices * slowest;
     return latency_us + (int64_t)((moved + rate - 1) / rate);
 }

@@ -14,6 +14,7 @@ import pytest
 from arachne_opt.cascade.check import check_plan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.usable import usable_part
+from arachne_opt.cluster import Link
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.schedule import to_plan
@@ -88,6 +89,42 @@ def test_both_walk_the_same_way(seed):
             assert state(quick.now) == state(plain.now)
             assert state(quick.best) == state(plain.best)
             assert quick.task() == plain.task()
+
+
+@needs_library
+@pytest.mark.parametrize("seed", range(3))
+def test_long_schedules_begin_anywhere_in_the_same_way(seed):
+    """Slots are kept before every eighth task; tasks that are alike are not placed again."""
+    bandwidth = (10**9, 10**13, 10**18)[seed]
+    digest, rng = Digest(many_tasks(bandwidth)), random.Random(seed)
+    table = ModeTable(digest)
+    plain = PlainWalker(digest, table, seed)
+    quick = native.NativeWalker(native.native_problem(digest, table), seed, None, range(4))
+    first = drawn(digest, table, rng)
+    for tasks in (None, [i for row in digest.cascades[:13] for i in row], None):
+        assert quick.begin(first, ANY_US, tasks) == plain.begin(first, ANY_US, tasks)
+        for _ in range(6):
+            plain.walk(40, 0.004)
+            quick.walk(40, 0.004)
+            assert state(quick.now) == state(plain.now)
+            # What ends too late leaves traces in the schedule that is tried only.
+            late = drawn(digest, table, rng)
+            assert quick.begin(late, 1, None) is plain.begin(late, 1, None) is None
+        assert state(quick.best) == state(plain.best)
+
+
+def many_tasks(bandwidth):
+    rows = tuple(
+        two_stage(
+            f"c{i}", {1: 90, 2: 50}, {k: 990 // k + 7 * i for k in (1, 3, 6, 12)}, input_bytes=10**6
+        )
+        for i in range(30)
+    )
+    cluster = even_cluster(4, 6)
+    link = Link(bandwidth_bytes_per_s=bandwidth, latency_us=3)
+    nodes = tuple(replace(node, intra_link=link) for node in cluster.nodes)
+    cluster = replace(cluster, nodes=nodes, inter_link=link)
+    return CascadeProblem(name="many", cluster=cluster, cascades=rows)
 
 
 @pytest.fixture(params=["C", "Python"])
@@ -241,12 +278,14 @@ from arachne_opt.cascade.usable import usable_part
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.walks import native
 from arachne_opt.solvers.cascade.walks.walker import Walks
+from tests.solvers.cascade.walks.test_walkers import many_tasks
 from tests.strategies import random_problem
 found = native._loaded(Path({str(made)!r}))
 assert found is not None
 native.library = lambda: found
-for seed in range(40):
-    problem = random_problem(seed)
+problems = [random_problem(seed) for seed in range(40)]
+problems += [many_tasks(10**9), many_tasks(10**18)]
+for seed, problem in enumerate(problems):
     if problem.pinned:
         continue
     if problem.forbidden_devices:
