@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -258,7 +259,7 @@ class Search:
             self._round_of(length)
 
     def _round_of(self, length: float) -> None:
-        """One walk of so much of the limit."""
+        """One walk, or a race of many, of so much of the limit."""
         turn = self._round % _TURNS
         self._round += 1
         if turn == 0 and not self._starts:
@@ -268,10 +269,10 @@ class Search:
             self._seeding.run(length, self._over)
         else:
             given, self._starts = self._starts, []
-            fresh = [self._fresh() for _ in range(STARTS - len(given))]
-            self._walk([*given, *fresh], _FAR, length)
+            fresh = (self._fresh() for _ in range(STARTS - len(given)))
+            self._walk(chain(given, fresh), _FAR, length)
 
-    def _walk(self, starts: Sequence[Choice], heat: Heat, length: float) -> None:
+    def _walk(self, starts: Iterable[Choice], heat: Heat, length: float) -> None:
         """Walks for so much of the limit, whose improvements are offered."""
         walker, begin = self._walker, self._clock.elapsed()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -112,7 +112,6 @@ class SeedSearch:
         # Of the drawn modes of each task, added up from the first on.
         self.odds = _odds(advice.logits, [len(row) for row in decoder.modes])
         self._walker = self._walks.walker(seed, self.odds)
-        self._tasks = len(decoder.digest.tasks)
         self.placed_per_unit = self._walker.placed_per_unit
         self._made, self._turns = 0, 0
 
@@ -138,20 +137,23 @@ class SeedSearch:
         """
         if below_us is not None:
             self._draws.below_us = min(self._draws.below_us, below_us)
+        starts: Iterable[Choice]
         if self._turns % 2:
             starts = [self._walker.best.choice]
         else:
-            starts = [self._draws.choice(self._made + k) for k in range(STARTS)]
-            self._made += STARTS
+            starts = (self._drawn() for _ in range(STARTS))
         self._turns += 1
         yield from (None for _ in raced(self._walker, starts, _HEAT, progress))
+
+    def _drawn(self) -> Choice:
+        self._made += 1
+        return self._draws.choice(self._made - 1)
 
     def draws(self, count: int) -> Iterator[None]:
         """Draws so many choices and goes on from the best of them; each step yields."""
         most_us = ANY_US
         for _ in range(count):
-            found = self._walker.begin(self._draws.choice(self._made), most_us)
-            self._made += 1
+            found = self._walker.begin(self._drawn(), most_us)
             if found is not None:
                 most_us = found
                 self._draws.below_us = min(self._draws.below_us, found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from arachne_opt.solvers.cascade.walks.choice import Choice
 from arachne_opt.solvers.cascade.walks.cooling import Heat, Progress, cooled
@@ -13,26 +13,32 @@ from arachne_opt.solvers.cascade.walks.walker import Walker
 STARTS = 32
 """So many starts are enough: more find nothing shorter in the same time."""
 
-# Share of the time until one is left; from one round to the next walks cool down to this.
-_SHARE, _COOLER = 0.6, 0.8
+# Shares of the time: for making starts, at most, and until one is left. From one round to the next
+# walks cool down to this.
+_MAKING, _SHARE, _COOLER = 0.2, 0.6, 0.8
 # A stride is cut into so many parts, as the first walks are short.
 _PARTS = 8
 
 
 def raced(
-    walker: Walker, starts: Sequence[Choice], heat: Heat, progress: Progress
+    walker: Walker, starts: Iterable[Choice], heat: Heat, progress: Progress
 ) -> Iterator[Place]:
     """Walks from all choices until ``progress`` reaches 1; yields the best so far again and again.
 
     Each round takes equally long, and ranks by where the walks are then. One choice alone cools
-    down from the beginning.
+    down from the beginning. Where choices take long to be made, only the first ones are.
     """
-    live, rounds = list(starts), (len(starts) - 1).bit_length()
-    hot, share = heat.hot, 0.0
+    live: list[Choice] = []
+    for start in starts:
+        live.append(start)
+        share = made = progress(0)
+        if share >= _MAKING:
+            break
+    rounds, hot = (len(live) - 1).bit_length(), heat.hot
     for turn in range(rounds):
         ends = []
         for k, start in enumerate(live):
-            until = _SHARE * (turn + (k + 1) / len(live)) / rounds
+            until = made + (_SHARE - made) * (turn + (k + 1) / len(live)) / rounds
             walker.begin(start, ANY_US)
             steps = max(1, walker.stride // _PARTS)
             while True:
@@ -47,5 +53,9 @@ def raced(
         ends.sort(key=lambda place: place.key)
         live = [place.choice for place in ends[: (len(ends) + 1) // 2]]
         hot *= _COOLER
-    left = 1 - share
-    yield from cooled(walker, live[0], Heat(hot, heat.cold), lambda n: (progress(n) - share) / left)
+
+    def rest(placed: int) -> float:
+        now = progress(placed)
+        return 1.0 if now >= 1 else (now - share) / (1 - share)
+
+    yield from cooled(walker, live[0], Heat(hot, heat.cold), rest)

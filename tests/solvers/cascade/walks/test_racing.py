@@ -2,7 +2,6 @@
 
 import random
 from array import array
-from itertools import count
 
 import pytest
 
@@ -57,9 +56,15 @@ class Runners:
 
 
 def shares(steps):
-    """Progress that is over after so many calls."""
-    at = count()
-    return lambda _placed: next(at) / steps
+    """Progress that is over after so many walks."""
+    done = 0
+
+    def progress(placed):
+        nonlocal done
+        done += placed > 0
+        return done / steps
+
+    return progress
 
 
 def test_the_better_half_goes_on_in_each_round():
@@ -98,9 +103,35 @@ def test_one_start_cools_down_from_the_beginning():
 
 def test_a_race_ends_in_the_middle_where_the_time_is_over():
     walker = Runners({})
-    over = iter([0.01, 1.0])
+    over = iter([0.0, 0.0, 0.0, 0.0, 0.01, 1.0])
     assert len(list(raced(walker, [runner(k) for k in range(4)], HEAT, lambda _: next(over)))) == 1
     assert walker.begun == [0]
+
+
+def test_starts_that_take_long_to_be_made_are_few():
+    walker, made = Runners({}), []
+
+    def slowly():
+        for k in range(32):
+            made.append(k)
+            yield runner(k)
+
+    list(
+        raced(
+            walker,
+            slowly(),
+            HEAT,
+            lambda _placed: min(1.0, 0.08 * len(made) + 0.01 * len(walker.heats)),
+        )
+    )
+    assert made == [0, 1, 2]
+    assert walker.begun[:3] == made
+
+
+def test_the_first_start_is_begun_even_where_no_time_is_left():
+    walker = Runners({})
+    list(raced(walker, [runner(7)], HEAT, lambda _placed: 1.0))
+    assert walker.begun == [7]
 
 
 @pytest.mark.parametrize("compiled", [True, False])
