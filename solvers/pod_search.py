@@ -8,6 +8,7 @@ from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.pod_crew import PodCrew
 from arachne_opt.solvers.cascade.pod_solver import PodSolver
+from arachne_opt.solvers.cascade.pod_walk import PodWalk
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
@@ -52,7 +53,7 @@ class PodSearch:
         """Slow pods trade cascades until the end, or as long as that helps where they are few."""
         target_us = round(self._best.bound_us * _TARGET)
         odds = None if self._seeding is None else self._seeding.odds
-        solver = PodSolver(self._digest, target_us, self._limits.seed, odds)
+        solver = PodSolver(PodWalk(self._digest, target_us, self._limits.seed, odds))
         pods = Pods(self._digest, solver, self._limits.seed)
         began = self._clock.elapsed()
         end = self._first_pods_by()

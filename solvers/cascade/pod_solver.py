@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from arachne_opt.solvers.cascade.bounds import Pick
 from arachne_opt.solvers.cascade.cpsat.pod_master import Column
-from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.list_schedule import cascade_fronts
 from arachne_opt.solvers.cascade.pod_walk import Pod, PodWalk, Site, Spent, Wanted
 from arachne_opt.solvers.cascade.schedule import Run
@@ -38,20 +37,12 @@ class PodSolver:
     """Solves pods of one problem, and remembers what it has solved.
 
     Args:
-        target_us: makespan that is good enough; cheapest degrees that reach it give the areas.
-        odds: of modes, as ``Walks.walker`` takes them.
+        walk: searches them; the cheapest degrees that reach its target give the areas.
     """
 
-    def __init__(
-        self,
-        digest: Digest,
-        target_us: int,
-        seed: int,
-        odds: Sequence[Sequence[float]] | None = None,
-    ) -> None:
-        self._digest = digest
-        self.target_us = target_us
-        self.walk = PodWalk(digest, target_us, seed, odds)
+    def __init__(self, walk: PodWalk) -> None:
+        self.walk, self.target_us = walk, walk.target_us
+        self._digest = digest = walk.digest
         self._fronts = cascade_fronts(digest)
         self.area = tuple(self._pick(front).cost for front in self._fronts)
         self._known: dict[_Key, _Known] = {}

@@ -75,7 +75,8 @@ class PodWalk:
         seed: int,
         odds: Sequence[Sequence[float]] | None = None,
     ) -> None:
-        self._digest, self._target_us, self._seed, self._odds = digest, target_us, seed, odds
+        self.digest, self.target_us = digest, target_us
+        self._seed, self._odds = seed, odds
         self._walks = Walks(digest)
         self._fronts = cascade_fronts(digest)
         self._blank = blank(len(digest.tasks))
@@ -100,7 +101,7 @@ class PodWalk:
                 continue
             stopped = _cooled(walker, steps, len(tasks), spent)
             best_us = walker.best.makespan_us
-            if stopped or best_us <= self._target_us or best_us > _HOPELESS * want.limit_us:
+            if stopped or best_us <= self.target_us or best_us > _HOPELESS * want.limit_us:
                 break
         return self._pod(want.site, walker)
 
@@ -110,18 +111,18 @@ class PodWalk:
         return Pod(site=site, runs=runs, makespan_us=best.makespan_us)
 
     def _tasks(self, site: Site) -> list[int]:
-        return sorted(i for c in site.cascades for i in self._digest.cascades[c])
+        return sorted(i for c in site.cascades for i in self.digest.cascades[c])
 
     def _starts(self, want: Wanted) -> Iterator[Choice]:
         """What is near, and the cheapest degrees for some deadlines."""
         if want.near is not None:
             yield self._inherited(want.site, want.near)
         for deadline in _DEADLINES:
-            yield self._cheapest(want.site, round(deadline * self._target_us))
+            yield self._cheapest(want.site, round(deadline * self.target_us))
 
     def _cheapest(self, site: Site, deadline_us: int) -> Choice:
         """The cheapest degrees for a deadline on the nodes, longest chains first."""
-        digest, table = self._digest, self._walks.table
+        digest, table = self.digest, self._walks.table
         count, choice = self._count_of_kind(site.nodes), self._blank.copy()
         for c in site.cascades:
             row, rest_us = digest.cascades[c], dict[int, int]()
@@ -135,17 +136,17 @@ class PodWalk:
         return choice
 
     def _count_of_kind(self, nodes: Sequence[int]) -> list[int]:
-        count = [0] * len(self._digest.kind_names)
+        count = [0] * len(self.digest.kind_names)
         for n in nodes:
-            count[self._digest.nodes[n].kind] += self._digest.nodes[n].size
+            count[self.digest.nodes[n].kind] += self.digest.nodes[n].size
         return count
 
     def _inherited(self, site: Site, near: Pod) -> Choice:
         """Degrees and order of a near pod; cascades that came take the turns of those that left."""
-        choice = self._cheapest(site, self._target_us)
+        choice = self._cheapest(site, self.target_us)
         gone = [c for c in near.site.cascades if c not in site.cascades]
         came = [c for c in site.cascades if c not in near.site.cascades]
-        digest, heirs = self._digest, dict(zip(gone, came, strict=False))
+        digest, heirs = self.digest, dict(zip(gone, came, strict=False))
         for c in came:
             for i in digest.cascades[c]:
                 choice.priority[i] = -len(near.runs)

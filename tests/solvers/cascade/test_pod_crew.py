@@ -12,6 +12,7 @@ from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.pod_crew import PodCrew
 from arachne_opt.solvers.cascade.pod_solver import PodSolver
+from arachne_opt.solvers.cascade.pod_walk import PodWalk
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.schedule import to_plan
 from arachne_opt.solvers.portfolio import solve_cascade
@@ -28,7 +29,7 @@ def wide_problem() -> CascadeProblem:
 
 def begun():
     digest = Digest(wide_problem())
-    solver = PodSolver(digest, lower_bound(digest), 0)
+    solver = PodSolver(PodWalk(digest, lower_bound(digest), 0))
     pods = Pods(digest, solver, 0)
     # Stopped at once: there is something left to be found.
     pods.begin(lambda _placed: True)

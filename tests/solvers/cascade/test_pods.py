@@ -11,6 +11,7 @@ from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.pod_deal import deal
 from arachne_opt.solvers.cascade.pod_solver import PodSolver, Wanted
+from arachne_opt.solvers.cascade.pod_walk import PodWalk
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.schedule import to_plan
 from tests.strategies import even_cluster, two_stage
@@ -33,7 +34,7 @@ def never(_placed):
 
 def made_of(a_problem, spent=patiently):
     digest = Digest(a_problem)
-    made = Pods(digest, PodSolver(digest, lower_bound(digest), 0), 0)
+    made = Pods(digest, PodSolver(PodWalk(digest, lower_bound(digest), 0)), 0)
     made.begin(spent)
     return digest, made
 
@@ -51,7 +52,7 @@ def test_all_nodes_and_cascades_are_dealt_out_evenly(pods):
     digest, made = pods
     assert cascades_of(made.pods) == list(range(24))
     assert sorted(n for pod in made.pods for n in pod.site.nodes) == list(range(12))
-    area = PodSolver(digest, lower_bound(digest), 0).area
+    area = PodSolver(PodWalk(digest, lower_bound(digest), 0)).area
     loads = [sum(area[c] for c in pod.site.cascades) for pod in made.pods]
     assert max(loads) - min(loads) <= max(area)
     assert check_plan(digest.problem, to_plan(digest, made.schedule())) == ()
@@ -59,7 +60,7 @@ def test_all_nodes_and_cascades_are_dealt_out_evenly(pods):
 
 def test_larger_pods_get_more_work():
     digest, made = made_of(problem(nodes=11, cascades=30))
-    area = PodSolver(digest, lower_bound(digest), 0).area
+    area = PodSolver(PodWalk(digest, lower_bound(digest), 0)).area
     assert {len(pod.site.nodes) for pod in made.pods} == {5, 6}
     loads = [sum(area[c] for c in p.site.cascades) / len(p.site.nodes) for p in made.pods]
     assert max(loads) - min(loads) <= max(area) / 2
@@ -111,7 +112,7 @@ def test_no_cascade_fills_more_than_half_a_pod():
     large = tuple(two_stage(f"l{i}", {1: 10}, {12: 1000}) for i in range(4))
     small = tuple(two_stage(f"c{i}", {1: 10}, {1: 900 + i}) for i in range(40))
     digest = Digest(replace(problem(), cascades=large + small))
-    solver = PodSolver(digest, lower_bound(digest), 0)
+    solver = PodSolver(PodWalk(digest, lower_bound(digest), 0))
     pods = deal(digest, solver, random.Random(0))
     assert sorted(c for pod in pods for c in pod.cascades) == list(range(44))
     for pod in pods:
@@ -123,7 +124,7 @@ def test_known_pods_are_put_together_anew_where_that_is_faster():
     """Both heavy cascades are on one pod, where a pod with one of them is known."""
     rows = tuple(two_stage(f"c{i}", {1: 10}, {16: 1000 if i % 2 else 3000}) for i in range(4))
     digest = Digest(replace(problem(nodes=4), cascades=rows))
-    solver = PodSolver(digest, 1, 0)
+    solver = PodSolver(PodWalk(digest, 1, 0))
     made = Pods(digest, solver, 0)
     apart = [Wanted(solver.site((0, 1), (0, 2))), Wanted(solver.site((2, 3), (1, 3)))]
     made.pods = solver.solve(apart, patiently)
@@ -137,7 +138,7 @@ def test_known_pods_are_put_together_anew_where_that_is_faster():
 
 def test_what_is_known_of_equal_pods_is_used_for_others():
     digest = Digest(problem())
-    solver = PodSolver(digest, 1, 0)
+    solver = PodSolver(PodWalk(digest, 1, 0))
     (searched,) = solver.solve([Wanted(solver.site((0, 1), (0, 1, 2, 3)))], patiently)
     # The same shapes in another order, on other nodes.
     twin = Wanted(solver.site((4, 5), (7, 6, 8, 9)), searched.makespan_us + 1)
@@ -149,7 +150,7 @@ def test_what_is_known_of_equal_pods_is_used_for_others():
 
 def test_searches_in_vain_are_remembered():
     digest = Digest(problem())
-    solver = PodSolver(digest, 1, 0)
+    solver = PodSolver(PodWalk(digest, 1, 0))
     site = solver.site((0, 1), (0, 1, 2, 3))
     limit_us = lower_bound(digest) // 2
     assert not solver.in_vain(site, limit_us)
@@ -161,7 +162,7 @@ def test_searches_in_vain_are_remembered():
 
 def test_what_another_thread_found_is_known_here():
     digest = Digest(problem())
-    here, there = PodSolver(digest, 1, 0), PodSolver(digest, 1, 1)
+    here, there = PodSolver(PodWalk(digest, 1, 0)), PodSolver(PodWalk(digest, 1, 1))
     want = Wanted(here.site((0, 1), (0, 1, 2, 3)))
     pod = there.walk.search(want, patiently)
     here.remember(pod)
@@ -176,7 +177,7 @@ def test_what_another_thread_found_is_known_here():
 
 def test_pods_are_searched_where_they_are_and_more_deeply_again():
     digest = Digest(problem())
-    solver = PodSolver(digest, 1, 0)
+    solver = PodSolver(PodWalk(digest, 1, 0))
     site = solver.site((3, 7), (0, 1, 2, 3))
     found = [solver.walk.search(Wanted(site, effort=k), patiently) for k in range(3)]
     for pod in found:
@@ -193,7 +194,7 @@ def test_groups_that_are_no_equal_share_of_their_nodes_are_placed():
     small = replace(whole.nodes[1], nic_of_device=whole.nodes[1].nic_of_device[:2], name="small")
     cluster = replace(whole, nodes=(whole.nodes[0], small))
     digest = Digest(CascadeProblem(name="uneven", cluster=cluster, cascades=rows))
-    solver = PodSolver(digest, 1, 0)
+    solver = PodSolver(PodWalk(digest, 1, 0))
     (pod,) = solver.solve([Wanted(solver.site((0, 1), (0, 1, 2)))], patiently)
     assert pod.makespan_us >= 3000
     assert cascades_of((pod,)) == [0, 1, 2]
