@@ -31,9 +31,11 @@ def raced(
     live: list[Choice] = []
     for start in starts:
         live.append(start)
-        share = made = progress(0)
+        share = progress(0)
         if share >= _MAKING:
             break
+    # No round waits for more than the end of the time, which the last start may have passed.
+    made = min(share, _SHARE)
     rounds, hot = (len(live) - 1).bit_length(), heat.hot
     for turn in range(rounds):
         ends = []

@@ -128,6 +128,13 @@ def test_starts_that_take_long_to_be_made_are_few():
     assert walker.begun[:3] == made
 
 
+def test_a_race_ends_where_the_last_start_was_made_after_the_time():
+    """What is over is over: 3 times the length at first, 1 from then on."""
+    walker, over = Runners({}), iter([0.1, 3.0, 1.0])
+    list(raced(walker, [runner(0), runner(1)], HEAT, lambda _placed: next(over)))
+    assert walker.begun == [0]
+
+
 def test_the_first_start_is_begun_even_where_no_time_is_left():
     walker = Runners({})
     list(raced(walker, [runner(7)], HEAT, lambda _placed: 1.0))
