@@ -32,8 +32,8 @@ from arachne_opt.solvers.registry import PORTFOLIO, cascade_solver
 from arachne_opt.solvers.seeds.policy_file import CASCADES, PolicyFile
 from arachne_opt.solvers.seeds.shipped import SHIPPED, Shipped, resolved
 
-# Shares of the time: first batchings, at most; a plan for one of them; then annealing up to so
-# much, in rounds that each begin with the best. The rest is for the best batching.
+# Shares of the time: first batchings, at most; a plan for one of them; then walks up to so much,
+# in rounds that each begin with the best. The rest is for the best batching.
 _SEED_SHARE, _PLACE_SHARE, _ANNEAL_SHARE = 0.1, 0.45, 0.97
 _ROUNDS = 2
 # Rounds end where the best list schedule is so many times as long as a placed plan.
