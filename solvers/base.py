@@ -22,6 +22,7 @@ class Status(enum.StrEnum):
 
 
 MOST_SEED = (1 << 31) - 1  # of CP-SAT
+MOST_WORKERS = 1024  # threads, and for batchings processes; CP-SAT takes 10,000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,8 @@ class Limits:
     def __post_init__(self) -> None:
         if not (self.time_limit_s > 0 and self.gap >= 0 and self.workers >= 1):
             raise InputError("time limit and workers must be positive, the gap not negative")
+        if self.workers > MOST_WORKERS:
+            raise InputError(f"workers are 1 to {MOST_WORKERS}, not {self.workers}")
         if not 0 <= self.seed <= MOST_SEED:
             raise InputError(f"a seed is a number from 0 to {MOST_SEED}, not {self.seed}")
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from arachne_opt.settings import DATABASE_VARIABLE
-from arachne_opt.solvers.base import MOST_SEED, Limits
+from arachne_opt.solvers.base import MOST_SEED, MOST_WORKERS, Limits
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -69,7 +69,7 @@ def limit_options(command: Command) -> Command:
         ),
         click.option(
             "--workers",
-            type=click.IntRange(min=1),
+            type=click.IntRange(1, MOST_WORKERS),
             default=2,
             show_default=True,
             help="Threads of the search.",

@@ -10,7 +10,7 @@ from arachne_opt.cascade.check import check_plan
 from arachne_opt.cascade.problem import Cascade, CascadeProblem, Option, Task
 from arachne_opt.cascade.simulate import simulate
 from arachne_opt.errors import InputError, MissingDependencyError
-from arachne_opt.solvers.base import MOST_SEED, Limits, Status
+from arachne_opt.solvers.base import MOST_SEED, MOST_WORKERS, Limits, Status
 from arachne_opt.solvers.portfolio import solve_cascade
 from arachne_opt.solvers.registry import cascade_solver
 from arachne_opt.solvers.search import Parts
@@ -239,6 +239,13 @@ def test_seeds_that_a_solver_cannot_take_are_refused(seed):
     Limits(seed=MOST_SEED)
     with pytest.raises(InputError, match=f"from 0 to {MOST_SEED}, not {seed}"):
         Limits(seed=seed)
+
+
+@pytest.mark.parametrize("workers", [0, MOST_WORKERS + 1])
+def test_numbers_of_workers_that_no_machine_has_are_refused(workers):
+    Limits(workers=MOST_WORKERS)
+    with pytest.raises(InputError, match="workers"):
+        Limits(workers=workers)
 
 
 @pytest.mark.parametrize("name", SEARCHES)
