@@ -40,7 +40,7 @@ LEARNED = World(
     node_sizes=(1, 2, 4, 8),
     node_counts=(1, 2, 3, 4, 6, 8),
     video_types=("A100-80", "H800", "H200-141", "MI300X"),
-    video_nodes=(2, 3, 5, 6),
+    video_nodes=(2, 3, 5, 6, 8, 10, 12, 13),
     video_models=("wan2.1-14b", "wan2.1-1.3b", "cogvideox-5b", "cogvideox-2b"),
 )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-from array import array
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
 from arachne_opt.solvers.cascade.digest import Digest, Mode
 from arachne_opt.solvers.cascade.list_schedule import RULES, priorities
 from arachne_opt.solvers.cascade.schedule import in_start_order, left_shift, to_plan
-from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, Choice
+from arachne_opt.solvers.cascade.walks.choice import FREE, Choice
 from arachne_opt.solvers.cascade.walks.cooling import Heat
 from arachne_opt.solvers.cascade.walks.place import Place
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
@@ -100,16 +99,20 @@ class BatchingSearch:
     def start(self, problem: CascadeProblem, plan: CascadePlan) -> State:
         """The state with the degrees, the order and the nodes of a plan for a batching."""
         modes = self._modes(plan.makespan_us)
-        priority, sites = [0] * len(modes), array("i", [ANYWHERE]) * len(modes)
-        number = {s.id: c for s, c in self._number.items()}
+        priority = [0] * len(modes)
+        number, ran = {s.id: c for s, c in self._number.items()}, dict[int, tuple[int, ...]]()
         running = [number[cascade.id] for cascade in problem.cascades]
         for p in plan.placements:
             i = self._all.cascades[running[p.cascade]][p.task]
             mode = self._all.tasks[i].mode(p.degree, self._all.kind_of[p.devices[0]])
-            modes[i], priority[i] = mode or modes[i], -p.start_us
-            sites[i] = self._table.site(p.devices)
+            priority[i] = -p.start_us
+            if mode is not None:
+                modes[i], ran[i] = mode, p.devices
         choice = self._table.choice(modes, priority)
-        return self.begun(running, choice._replace(sites=sites))
+        for i, devices in ran.items():
+            choice.sites[i] = self._table.site(devices)
+            choice.groups[i] = self._table.group(devices)
+        return self.begun(running, choice)
 
     def begun(self, running: Sequence[int], choice: Choice) -> State:
         """Goes on from a choice, however long it takes."""
@@ -221,3 +224,4 @@ class BatchingSearch:
             mode = alike or mode
             choice.picks[i] = self._table.pick(i, mode.degree, mode.kind)
             choice.priority[i], choice.sites[i] = choice.priority[j], choice.sites[j]
+            choice.groups[i] = FREE

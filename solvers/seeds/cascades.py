@@ -18,9 +18,8 @@ from arachne_opt.solvers.cascade.list_schedule import (
     priorities,
 )
 from arachne_opt.solvers.cascade.schedule import Schedule
-from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, Choice, ranked
+from arachne_opt.solvers.cascade.walks.choice import Choice, free_choice, ranked
 from arachne_opt.solvers.cascade.walks.cooling import Heat, Progress
-from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
 from arachne_opt.solvers.cascade.walks.racing import STARTS, raced
 from arachne_opt.solvers.cascade.walks.walker import Walks
 from arachne_opt.solvers.seeds.cascade_features import CascadeView, view
@@ -149,16 +148,6 @@ class SeedSearch:
         self._made += 1
         return self._draws.choice(self._made - 1)
 
-    def draws(self, count: int) -> Iterator[None]:
-        """Draws so many choices and goes on from the best of them; each step yields."""
-        most_us = ANY_US
-        for _ in range(count):
-            found = self._walker.begin(self._drawn(), most_us)
-            if found is not None:
-                most_us = found
-                self._draws.below_us = min(self._draws.below_us, found)
-            yield
-
 
 class Draws:
     """Random modes and priorities around the advice of a policy and the rules of list scheduling.
@@ -188,8 +177,7 @@ class Draws:
             rule = RULES[int(self._rng.integers(len(RULES)))]
             priority = priorities(self._digest, modes, rule)
         # Picks of the decoder are those of the walks.
-        anywhere = array("i", [ANYWHERE]) * len(picks)
-        return Choice(array("i", picks), ranked(priority), anywhere)
+        return free_choice(array("i", picks), ranked(priority))
 
     def _by_policy(self, heat: float) -> list[int]:
         logits = self._advice.logits

@@ -99,5 +99,6 @@ def test_held_out_clusters_share_nothing_with_those_that_are_learned_from():
     assert not {*LEARNED.types} & {*HELD_OUT.types}
     assert not {*LEARNED.node_sizes} & {*HELD_OUT.node_sizes}
     assert not {*LEARNED.node_counts} & {*HELD_OUT.node_counts}
+    assert not {*LEARNED.video_nodes} & {*HELD_OUT.video_nodes}
     assert not {*LEARNED.video_types} & {*HELD_OUT.video_types}
     assert not {*LEARNED.video_models} & {*HELD_OUT.video_models}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.walks.chance import Chance
-from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, Choice, ModeTable
+from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, FREE, Choice, ModeTable
 from arachne_opt.solvers.cascade.walks.quick_list import Listed
 
 # Shares: of changes that change degrees; of these, of single tasks, and of weighted draws; of the
@@ -51,9 +51,9 @@ class Changes:
         """
         near = choice.copy()
         if self._chance.unit() < _OF_DEGREES:
-            changed = self._change_degrees(near.picks, listed)
+            changed = self._change_degrees(near, listed)
         elif self._chance.unit() < _OF_SITES:
-            changed = self._change_sites(near.sites, listed)
+            changed = self._change_sites(near, listed)
         else:
             changed = self._change_priorities(near.priority, listed)
         return near if changed else None
@@ -76,15 +76,16 @@ class Changes:
             found.append(self._any(listed))
         return found
 
-    def _change_degrees(self, picks: array[int], listed: Listed) -> bool:
+    def _change_degrees(self, near: Choice, listed: Listed) -> bool:
         changed = False
         for task in self._some(listed):
             row: Sequence[int] = (task,)
             if self._chance.unit() >= _OF_TASKS:
                 row = self._digest.cascades[self._digest.tasks[task].cascade]
             for t in row:
-                before, picks[t] = picks[t], self._drawn(t, picks[t])
-                changed |= picks[t] != before
+                before, near.picks[t] = near.picks[t], self._drawn(t, near.picks[t])
+                if near.picks[t] != before:
+                    near.groups[t], changed = FREE, True
         return changed
 
     def _drawn(self, task: int, pick: int) -> int:
@@ -98,14 +99,14 @@ class Changes:
                 return following
         return chance.below(count)
 
-    def _change_sites(self, sites: array[int], listed: Listed) -> bool:
+    def _change_sites(self, near: Choice, listed: Listed) -> bool:
         changed = False
         for t in self._some(listed):
             wanted = ANYWHERE
             if self._chance.unit() >= _ANY_NODE:
                 wanted = self._nodes[self._chance.below(len(self._nodes))]
-            before, sites[t] = sites[t], wanted
-            changed |= wanted != before
+            changed |= wanted != near.sites[t] or near.groups[t] != FREE
+            near.sites[t], near.groups[t] = wanted, FREE
         return changed
 
     def _change_priorities(self, priority: array[int], listed: Listed) -> bool:

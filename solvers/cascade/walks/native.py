@@ -18,11 +18,21 @@ from arachne_opt.solvers.cascade.walks.choice import Choice, ModeTable, blank
 from arachne_opt.solvers.cascade.walks.place import Place
 from arachne_opt.units import US_PER_S, scale_up
 
-_VERSION = 2  # of the library
+_VERSION = 3  # of the library
 _LONGEST = 1 << 50  # microseconds of a schedule: as floats they are exact
 _LARGEST = 1 << 62  # numbers stay below it, so that sums of two fit into 64 bits
 _MOST = 64  # devices of a node, and NIC groups: bits of a mask
 _STRIDE = 20_000  # tasks placed at a time
+
+
+class _Choice(ctypes.Structure):
+    """A choice as the library has it."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in ("picks", "sites", "held", "priority", "sizes", "nodes", "masks")
+    )
+
 
 _log = logging.getLogger(__name__)
 _pointer = ctypes.c_void_p
@@ -57,10 +67,10 @@ def _loaded(path: Path) -> ctypes.CDLL | None:
         ("walks_free_problem", None, (_pointer,)),
         ("walker_new", _pointer, (_pointer, _pointer, int32, _pointer, ctypes.c_uint64)),
         ("walker_free", None, (_pointer,)),
-        ("walker_begin", int64, (_pointer, _pointer, int32, _pointer, _pointer, _pointer, int64)),
+        ("walker_begin", int64, (_pointer, _pointer, int32, ctypes.POINTER(_Choice), int64)),
         ("walker_walk", None, (_pointer, int64, ctypes.c_double)),
-        ("walker_best", None, (_pointer,) * 6),
-        ("walker_now", None, (_pointer,) * 6),
+        ("walker_best", None, (_pointer, _pointer, _pointer, ctypes.POINTER(_Choice))),
+        ("walker_now", None, (_pointer, _pointer, _pointer, ctypes.POINTER(_Choice))),
         ("walker_task", int32, (_pointer,)),
     ):
         function = getattr(found, name)
@@ -74,6 +84,7 @@ class NativeProblem:
     def __init__(self, library: ctypes.CDLL, digest: Digest, table: ModeTable) -> None:
         self.library = library
         self.tasks = len(digest.tasks)
+        self.longest_group = _longest_group(digest, table)
         self._rows = table.rows
         numbers = array("q", _packed(digest, table))
         self.at = library.walks_new_problem(_address(numbers), len(numbers))
@@ -134,12 +145,13 @@ class NativeWalker:
     def begin(self, choice: Choice, most_us: int, tasks: Sequence[int] | None = None) -> int | None:
         """See ``Walker``."""
         rows = self._all if tasks is None else array("i", tasks)
+        packed = _Packed(choice, self._problem.longest_group)
         self.stride = max(1, _STRIDE // len(rows))
         makespan_us: int = self._library.walker_begin(
             self._at,
             _address(rows),
             len(rows),
-            *map(_address, choice),
+            packed.at,
             most_us,
         )
         return None if makespan_us < 0 else makespan_us
@@ -156,9 +168,39 @@ class NativeWalker:
     def _read(self, function: ctypes._NamedFuncPointer) -> Place:
         tasks = self._problem.tasks
         key, order = array("q", [0, 0, 0]), array("i", bytes(4 * tasks))
-        choice = blank(tasks)
-        function(self._at, *map(_address, (key, order, *choice)))
-        return Place(choice, order[: key[2]], key[0], key[1])
+        packed = _Packed(blank(tasks), self._problem.longest_group)
+        function(self._at, _address(key), _address(order), packed.at)
+        return Place(packed.choice(), order[: key[2]], key[0], key[1])
+
+
+class _Packed:
+    """A choice with its groups in arrays, to be read or written by the library."""
+
+    def __init__(self, choice: Choice, longest: int) -> None:
+        self._choice, self._longest, tasks = choice, longest, len(choice.picks)
+        self._held, self._sizes = (array("i", bytes(4 * tasks)) for _ in range(2))
+        self._nodes, self._masks = (
+            array(code, bytes(size * tasks * longest)) for code, size in (("i", 4), ("Q", 8))
+        )
+        for i, group in enumerate(choice.groups):
+            if not 0 < len(group) <= longest:  # no mode has a longer one
+                continue
+            self._held[i], self._sizes[i] = 1, len(group)
+            for at, (node, mask) in enumerate(group, start=i * longest):
+                self._nodes[at], self._masks[at] = node, mask
+        arrays = (choice.picks, choice.sites, self._held, choice.priority)
+        self._packed = _Choice(*map(_address, (*arrays, self._sizes, self._nodes, self._masks)))
+        self.at = ctypes.byref(self._packed)
+
+    def choice(self) -> Choice:
+        """What the library has written; to be asked once."""
+        choice, longest = self._choice, self._longest
+        for i, held in enumerate(self._held):
+            if held:
+                rows = slice(i * longest, i * longest + self._sizes[i])
+                pairs = zip(self._nodes[rows], self._masks[rows], strict=True)
+                choice.groups[i] = tuple(pairs)
+        return choice
 
 
 def _address(values: array[int] | array[float]) -> int:
@@ -191,15 +233,19 @@ def _nic_count(digest: Digest) -> int:
     return 1 + max(digest.nic_of)
 
 
+def _longest_group(digest: Digest, table: ModeTable) -> int:
+    """Nodes of a group at most."""
+    return min(len(digest.nodes), max(m.degree for row in table.rows for m in row))
+
+
 def _packed(digest: Digest, table: ModeTable) -> Iterator[int]:
     """All numbers of a problem in the order in which ``walks_new_problem`` reads them."""
     nodes, tasks = digest.nodes, digest.tasks
-    widest_group = max(m.degree for row in table.rows for m in row)
     zones = sorted({node.zone for node in digest.problem.cluster.nodes})
     numbers = sum(len(t.predecessors) + len(t.successors) for t in tasks) + digest.device_count
     yield from (len(tasks), sum(map(len, table.rows)), len(nodes), len(digest.cascades))
     yield from (len(digest.kind_names), _nic_count(digest), len(zones))
-    yield from (max(n.size for n in nodes), min(len(nodes), widest_group), digest.has_handoff)
+    yield from (max(n.size for n in nodes), _longest_group(digest, table), digest.has_handoff)
     yield from (numbers, *_link(digest.problem.cluster.inter_link))
     for row in digest.cascades:
         yield from (row[0], len(row))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.walks.chance import Chance
 from arachne_opt.solvers.cascade.walks.changes import Changes
-from arachne_opt.solvers.cascade.walks.choice import Choice, ModeTable
+from arachne_opt.solvers.cascade.walks.choice import FREE, Choice, ModeTable
 from arachne_opt.solvers.cascade.walks.place import Place
 from arachne_opt.solvers.cascade.walks.quick_list import Listed, QuickList
 
@@ -46,11 +46,14 @@ class PlainWalker:
 
     def begin(self, choice: Choice, most_us: int, tasks: Sequence[int] | None = None) -> int | None:
         """See ``Walker``."""
-        like = None if self._now is None else self._now[1]
+        like, choice = None if self._now is None else self._now[1], choice.copy()
+        for i, mode in enumerate(self._table.modes(choice.picks)):
+            if not self._lists.fits(mode, choice.groups[i]):
+                choice.groups[i] = FREE
         listed = self._decoded(choice, most_us, like, tasks)
         if listed is None:
             return None
-        self._take(choice.copy(), listed)
+        self._take(choice, listed)
         return listed.makespan_us
 
     def walk(self, steps: int, heat: float) -> None:
@@ -76,7 +79,9 @@ class PlainWalker:
         self, choice: Choice, most_us: int, like: Listed | None, tasks: Sequence[int] | None
     ) -> Listed | None:
         modes = self._table.modes(choice.picks)
-        return self._lists.decode(modes, choice.priority, most_us, like, tasks, choice.sites)
+        return self._lists.decode(
+            modes, choice.priority, most_us, like, tasks, choice.sites, choice.groups
+        )
 
     def _take(self, choice: Choice, listed: Listed) -> None:
         self._now = choice, listed

@@ -13,13 +13,11 @@ from itertools import chain, combinations
 from typing import NamedTuple
 
 from arachne_opt.solvers.cascade.digest import Digest, Mode
-from arachne_opt.solvers.cascade.walks.choice import ANYWHERE
+from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, Group
 from arachne_opt.units import scale_up
 
 # Slots of a node in rising order.
 Row = list[int]
-# A node and the set of its devices, for each node of a group in rising order.
-Group = tuple[tuple[int, int], ...]
 
 # Groups over several nodes are sought among this many of the emptiest nodes, at this many times.
 _NODES_TRIED = 4
@@ -120,6 +118,21 @@ class QuickGroups:
                 found = self._across(rows, ready_us, mode, before_us, quickest_us) or found
         return found
 
+    def fits(self, mode: Mode, group: Group) -> bool:
+        """Whether a group is of these nodes, and as a mode wants it."""
+        of_kind, count = self._of_kind[mode.kind], sum(mask.bit_count() for _, mask in group)
+        return count == mode.degree and all(
+            n in of_kind and not mask >> len(self._bits[n]) for n, mask in group
+        )
+
+    def held(self, rows: list[Row], ready_us: int, mode: Mode, group: Group) -> Offer:
+        """A group once its devices are free."""
+        free_us = self._free_us(rows, group)
+        start_us = max(ready_us, *free_us)
+        span_us = mode.duration_us if len(group) == 1 else self._span_us(mode, group)
+        waste_us = mode.degree * start_us - sum(free_us)
+        return Offer(start_us, span_us, waste_us, group)
+
     def _on_node(self, rows: list[Row], wide: list[int], ready_us: int, mode: Mode) -> Offer:
         degree, shift = mode.degree, self._shift
         lasts = [rows[n][degree - 1] for n in wide]
@@ -156,8 +169,8 @@ class QuickGroups:
             span_us = quickest_us if aligned else self._span_us(mode, group)
             if start_us + span_us < before_us:
                 before_us = start_us + span_us
-                free_us = sum([s for n, mask in group for s in rows[n] if s & mask]) >> self._shift
-                found = Offer(start_us, span_us, degree * start_us - free_us, group)
+                waste_us = degree * start_us - sum(self._free_us(rows, group))
+                found = Offer(start_us, span_us, waste_us, group)
             if start_us + quickest_us >= before_us:
                 break
         return found
@@ -180,6 +193,11 @@ class QuickGroups:
             if start_us > last_us:
                 last_us = start_us
                 yield start_us
+
+    def _free_us(self, rows: list[Row], group: Group) -> list[int]:
+        """When each device of a group is free."""
+        shift = self._shift
+        return [slot >> shift for n, mask in group for slot in rows[n] if slot & mask]
 
     def _span_us(self, mode: Mode, group: Group) -> int:
         ppm = self._digest.penalty_ppm(self.devices(group))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from arachne_opt.solvers.cascade.digest import Digest, Mode
 from arachne_opt.solvers.cascade.schedule import Run
-from arachne_opt.solvers.cascade.walks.choice import ANYWHERE
-from arachne_opt.solvers.cascade.walks.quick_groups import Group, QuickGroups, Row
+from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, FREE, Group
+from arachne_opt.solvers.cascade.walks.quick_groups import QuickGroups, Row
 
 # Before a task: the slots of every node, and device time that is lost.
 _State = tuple[list[Row], int]
@@ -26,6 +26,7 @@ class Listed:
 
     Args:
         ends_us: by task, 0 for tasks that are not in the schedule.
+        held: groups that were given.
         spans_us: times of the tasks on their groups.
         after_us: the least time from the end of each task to that of its cascade.
         before: the state before each task of the order.
@@ -33,6 +34,7 @@ class Listed:
 
     modes: Sequence[Mode]
     sites: Sequence[int]
+    held: Sequence[Group]
     order: list[int]
     ends_us: list[int]
     spans_us: list[int]
@@ -66,7 +68,7 @@ class QuickList:
         self._groups = QuickGroups(digest, nodes)
         self.nodes = self._groups.nodes
         self._all = range(len(digest.tasks))
-        self._anywhere = [ANYWHERE] * len(digest.tasks)
+        self._anywhere, self._free = [ANYWHERE] * len(digest.tasks), [FREE] * len(digest.tasks)
         self._predecessors = [t.predecessors for t in digest.tasks]
         self._waits = digest.has_handoff
         cluster = digest.problem.cluster
@@ -78,6 +80,10 @@ class QuickList:
         """Tasks in order, with their devices."""
         return [(i, self._groups.devices(listed.groups[i])) for i in listed.order]
 
+    def fits(self, mode: Mode, group: Group) -> bool:
+        """Whether a task may be held on a group."""
+        return self._groups.fits(mode, group)
+
     def decode(
         self,
         modes: Sequence[Mode],
@@ -86,17 +92,20 @@ class QuickList:
         like: Listed | None = None,
         tasks: Sequence[int] | None = None,
         sites: Sequence[int] | None = None,
+        held: Sequence[Group] | None = None,
     ) -> Listed | None:
         """The schedule of ready tasks by falling priority.
 
         None where it ends after a time, or where the nodes have too few devices for a mode.
 
         What another schedule ``like`` it begins with is taken from there. ``tasks`` are those of
-        some cascades, in rising order, and ``sites`` are as in ``Choice``; None for all, and any.
+        some cascades, in rising order, ``sites`` and ``held`` are as the sites and groups of a
+        ``Choice``; None for all, and any.
         """
         sites = self._anywhere if sites is None else sites
+        held = self._free if held is None else held
         order = self._order(priority, self._all if tasks is None else tasks)
-        made = self._begun(modes, sites, order, like)
+        made = self._begun(modes, sites, held, order, like)
         rows, lost_us = self._state(made, like)
         spare_us = most_us * self._groups.device_count - sum([modes[i].area_us for i in order])
         ends, groups, spans, after = made.ends_us, made.groups, made.spans_us, made.after_us
@@ -105,7 +114,11 @@ class QuickList:
             mode, ready_us = modes[index], 0
             for p in self._predecessors[index]:
                 ready_us = max(ready_us, ends[p])
-            offer = self._groups.best(rows, ready_us, mode, sites[index])
+            offer = (
+                self._groups.held(rows, ready_us, mode, held[index])
+                if held[index]
+                else self._groups.best(rows, ready_us, mode, sites[index])
+            )
             if offer is None:
                 return None
             start_us, span_us, waste_us, group = offer
@@ -123,6 +136,7 @@ class QuickList:
         self,
         modes: Sequence[Mode],
         sites: Sequence[int],
+        held: Sequence[Group],
         order: list[int],
         like: Listed | None,
     ) -> Listed:
@@ -131,8 +145,13 @@ class QuickList:
         if like is None:
             after = [0] * count
             self._set_after(range(len(self._digest.cascades)), modes, after)
-            return Listed(modes, sites, order, [0] * count, [0] * count, [()] * count, after, [])
-        changed = {i for i in order if modes[i] is not like.modes[i] or sites[i] != like.sites[i]}
+            spans, groups = [0] * count, [FREE] * count
+            return Listed(modes, sites, held, order, [0] * count, spans, groups, after, [])
+        changed = {
+            i
+            for i in self._all  # what is not in this schedule may be in the next one
+            if modes[i] is not like.modes[i] or sites[i] != like.sites[i] or held[i] != like.held[i]
+        }
         after = like.after_us[:]
         self._set_after({self._digest.tasks[i].cascade for i in changed}, modes, after)
         alike = 0
@@ -146,7 +165,8 @@ class QuickList:
         for i in order[:alike]:
             ends[i] = like.ends_us[i]
         spans, groups = like.spans_us[:], like.groups[:]
-        return Listed(modes, sites, order, ends, spans, groups, after, like.before[:alike])
+        before = like.before[:alike]
+        return Listed(modes, sites, held, order, ends, spans, groups, after, before)
 
     def _set_after(
         self, cascades: Iterable[int], modes: Sequence[Mode], after_us: list[int]

@@ -66,9 +66,9 @@ class Walks:
             nodes: what its walker was given.
         """
         lists = self._lists if nodes is None else QuickList(self._digest, nodes)
-        picks, priority, sites = place.choice
+        picks, priority, sites, groups = place.choice
         modes, tasks = self.table.modes(picks), sorted(place.order)
-        listed = lists.decode(modes, priority, ANY_US, None, tasks, sites)
+        listed = lists.decode(modes, priority, ANY_US, None, tasks, sites, groups)
         assert listed is not None  # any time is enough
         assert listed.key == place.key  # both walkers make the same list schedules
         return lists.runs(listed)

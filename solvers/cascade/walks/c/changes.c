@@ -58,6 +58,7 @@ static void note(Walker *w, int32_t task)
     undo->task = task;
     undo->pick = w->choice.picks[task];
     undo->site = w->choice.sites[task];
+    undo->held = w->choice.held[task];
     undo->priority = w->choice.priority[task];
 }
 
@@ -115,8 +116,10 @@ int change(Walker *w)
         const int32_t i = some[s];
         if (sites) {
             note(w, i);
+            const Undo *before = &w->undo[w->undo_count - 1];
             w->choice.sites[i] = drawn_site(w);
-            changed |= w->choice.sites[i] != w->undo[w->undo_count - 1].site;
+            w->choice.held[i] = 0;
+            changed |= w->choice.sites[i] != before->site || before->held;
             continue;
         }
         if (!degrees) {
@@ -135,7 +138,10 @@ int change(Walker *w)
         for (int32_t t = row.first; t < row.first + row.count; t++) {
             note(w, t);
             w->choice.picks[t] = drawn_mode(w, t);
-            changed |= w->choice.picks[t] != w->undo[w->undo_count - 1].pick;
+            if (w->choice.picks[t] == w->undo[w->undo_count - 1].pick)
+                continue;
+            w->choice.held[t] = 0;
+            changed = 1;
         }
     }
     return changed;
@@ -152,6 +158,7 @@ void take_back(Walker *w)
     for (int32_t k = w->undo_count - 1; k >= 0; k--) {
         w->choice.picks[w->undo[k].task] = w->undo[k].pick;
         w->choice.sites[w->undo[k].task] = w->undo[k].site;
+        w->choice.held[w->undo[k].task] = w->undo[k].held;
         w->choice.priority[w->undo[k].task] = w->undo[k].priority;
     }
     measure_changed(w);

@@ -393,3 +393,29 @@ const Offer *best_group(Walker *w, int64_t ready_us, const Mode *mode, int32_t s
         found = &w->wide;
     return found;
 }
+
+const Offer *held_group(Walker *w, int64_t ready_us, const Mode *mode, int32_t task)
+{
+    const int64_t at = (int64_t)task * w->problem->longest_group;
+    Offer *out = &w->same;
+    int64_t start_us = ready_us, sum_us = 0;
+    out->size = w->choice.group_size[task];
+    for (int32_t g = 0; g < out->size; g++) {
+        const int32_t n = w->choice.group_node[at + g];
+        const Mask mask = w->choice.group_mask[at + g];
+        const Slot *row = row_of(w, n);
+        out->node[g] = n;
+        out->mask[g] = mask;
+        for (int32_t k = 0; k < w->problem->nodes[n].size; k++) {
+            if (!(mask >> DEVICE(row[k]) & 1))
+                continue;
+            sum_us += TIME_US(row[k]);
+            if (TIME_US(row[k]) > start_us)
+                start_us = TIME_US(row[k]);
+        }
+    }
+    out->start_us = start_us;
+    out->span_us = span_us(w, mode, out);
+    out->waste_us = mode->degree * start_us - sum_us;
+    return out;
+}

@@ -123,6 +123,24 @@ static int64_t arrival_us(const Walker *w, const Listing *l, int32_t task, const
     return latest;
 }
 
+/* Whether a task is held as where the walk is. */
+static int held_alike(const Walker *w, int32_t task)
+{
+    const Listing *now = &w->now;
+    const int64_t at = (int64_t)task * w->problem->longest_group;
+    if (w->choice.held[task] != now->held[task])
+        return 0;
+    if (!now->held[task])
+        return 1;
+    if (w->choice.group_size[task] != now->group_size[task])
+        return 0;
+    for (int32_t g = 0; g < now->group_size[task]; g++)
+        if (w->choice.group_node[at + g] != now->group_node[at + g] ||
+            w->choice.group_mask[at + g] != now->group_mask[at + g])
+            return 0;
+    return 1;
+}
+
 /* Tasks that the trial begins with and places as where the walk is. */
 static int32_t count_alike(const Walker *w)
 {
@@ -132,7 +150,7 @@ static int32_t count_alike(const Walker *w)
     for (; k < most; k++) {
         const int32_t i = l->order[k];
         if (i != now->order[k] || w->choice.picks[i] != now->picks[i] ||
-            w->choice.sites[i] != now->sites[i])
+            w->choice.sites[i] != now->sites[i] || !held_alike(w, i))
             break;
     }
     return k;
@@ -179,6 +197,7 @@ static void take_alike(Walker *w)
         l->spans_us[i] = now->spans_us[i];
         l->picks[i] = now->picks[i];
         l->sites[i] = now->sites[i];
+        l->held[i] = now->held[i];
         l->group_size[i] = now->group_size[i];
         for (int32_t g = 0; g < now->group_size[i]; g++) {
             l->group_node[i * longest + g] = now->group_node[i * longest + g];
@@ -218,6 +237,7 @@ static void place(Walker *w, int32_t task, const Offer *offer, int64_t end_us)
     l->spans_us[task] = offer->span_us;
     l->picks[task] = w->choice.picks[task];
     l->sites[task] = w->choice.sites[task];
+    l->held[task] = w->choice.held[task];
     l->group_size[task] = offer->size;
     for (int32_t g = 0; g < offer->size; g++) {
         l->group_node[at + g] = offer->node[g];
@@ -241,7 +261,8 @@ int decode(Walker *w, int64_t most_us)
         const int32_t i = l->order[k];
         const Mode *mode = mode_of(w, i);
         const int64_t since_us = ready_us(l, &w->problem->tasks[i]);
-        const Offer *offer = best_group(w, since_us, mode, w->choice.sites[i]);
+        const Offer *offer = w->choice.held[i] ? held_group(w, since_us, mode, i)
+                                               : best_group(w, since_us, mode, w->choice.sites[i]);
         if (!offer)
             return 0;
         int64_t end_us = offer->start_us + offer->span_us;

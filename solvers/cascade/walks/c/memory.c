@@ -129,11 +129,12 @@ static int new_listing(Listing *l, int64_t tasks, int64_t longest_group)
     l->order = calloc(tasks, sizeof(int32_t));
     l->picks = calloc(tasks, sizeof(int32_t));
     l->sites = calloc(tasks, sizeof(int32_t));
+    l->held = calloc(tasks, sizeof(int32_t));
     l->after = calloc(tasks + 1, sizeof(Sums));
     l->group_size = calloc(tasks, sizeof(int32_t));
     l->group_node = calloc(tasks * longest_group, sizeof(int32_t));
     l->group_mask = calloc(tasks * longest_group, sizeof(Mask));
-    return l->ends_us && l->spans_us && l->order && l->picks && l->sites && l->after &&
+    return l->ends_us && l->spans_us && l->order && l->picks && l->sites && l->held && l->after &&
            l->group_size && l->group_node && l->group_mask;
 }
 
@@ -144,25 +145,35 @@ static void free_listing(Listing *l)
     free(l->order);
     free(l->picks);
     free(l->sites);
+    free(l->held);
     free(l->after);
     free(l->group_size);
     free(l->group_node);
     free(l->group_mask);
 }
 
-static int new_choice(Choice *choice, int64_t tasks)
+static int new_choice(Choice *choice, int64_t tasks, int64_t longest_group)
 {
     choice->picks = calloc(tasks, sizeof(int32_t));
     choice->sites = calloc(tasks, sizeof(int32_t));
+    choice->held = calloc(tasks, sizeof(int32_t));
     choice->priority = calloc(tasks, sizeof(int64_t));
-    return choice->picks && choice->sites && choice->priority;
+    choice->group_size = calloc(tasks, sizeof(int32_t));
+    choice->group_node = calloc(tasks * longest_group, sizeof(int32_t));
+    choice->group_mask = calloc(tasks * longest_group, sizeof(Mask));
+    return choice->picks && choice->sites && choice->held && choice->priority &&
+           choice->group_size && choice->group_node && choice->group_mask;
 }
 
 static void free_choice(Choice *choice)
 {
     free(choice->picks);
     free(choice->sites);
+    free(choice->held);
     free(choice->priority);
+    free(choice->group_size);
+    free(choice->group_node);
+    free(choice->group_mask);
 }
 
 static int new_offer(Offer *offer, int64_t longest_group)
@@ -205,6 +216,7 @@ void walker_free(Walker *w)
     free_offer(&w->here);
     free_offer(&w->wide);
     free_offer(&w->wider);
+    free_offer(&w->same);
     free(w);
 }
 
@@ -241,12 +253,13 @@ Walker *walker_new(
         return NULL;
     const size_t tasks = p->task_count, slots = (size_t)node_count * p->widest;
     const size_t kept = tasks / KEPT_EVERY + 1;
-    int fits = new_choice(&w->choice, tasks) && new_choice(&w->other_choice, tasks) &&
-               new_choice(&w->best_choice, tasks) &&
+    int fits = new_choice(&w->choice, tasks, p->longest_group) &&
+               new_choice(&w->other_choice, tasks, p->longest_group) &&
+               new_choice(&w->best_choice, tasks, p->longest_group) &&
                new_listing(&w->now, tasks, p->longest_group) &&
                new_listing(&w->trial, tasks, p->longest_group) &&
                new_offer(&w->here, p->longest_group) && new_offer(&w->wide, p->longest_group) &&
-               new_offer(&w->wider, p->longest_group);
+               new_offer(&w->wider, p->longest_group) && new_offer(&w->same, p->longest_group);
     fits &= (w->nodes_of_kind = calloc(node_count, sizeof(int32_t))) != NULL;
     fits &= (w->first_of_kind = calloc(p->kind_count + 1, sizeof(int32_t))) != NULL;
     fits &= (w->row_of_node = calloc(p->node_count, sizeof(int32_t))) != NULL;

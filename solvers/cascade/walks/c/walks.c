@@ -7,10 +7,18 @@
 
 static void copy_choice(const Walker *w, const Choice *from, Choice to)
 {
-    const int64_t tasks = w->problem->task_count;
+    const int64_t tasks = w->problem->task_count, longest = w->problem->longest_group;
     memcpy(to.picks, from->picks, sizeof(int32_t) * tasks);
-    memcpy(to.priority, from->priority, sizeof(int64_t) * tasks);
     memcpy(to.sites, from->sites, sizeof(int32_t) * tasks);
+    memcpy(to.held, from->held, sizeof(int32_t) * tasks);
+    memcpy(to.priority, from->priority, sizeof(int64_t) * tasks);
+    for (int64_t i = 0; i < tasks; i++) {
+        if (!from->held[i])
+            continue;
+        const int32_t size = to.group_size[i] = from->group_size[i];
+        memcpy(to.group_node + i * longest, from->group_node + i * longest, sizeof(int32_t) * size);
+        memcpy(to.group_mask + i * longest, from->group_mask + i * longest, sizeof(Mask) * size);
+    }
 }
 
 static void keep_best(Walker *w)
@@ -46,15 +54,32 @@ static void swap_choices(Walker *w)
     w->other_choice = kept;
 }
 
+/* Whether a task may be held on its group: of the walker's nodes, and as its mode wants it. */
+static int fits(const Walker *w, int32_t task)
+{
+    const Problem *p = w->problem;
+    const Mode *mode = p->tasks[task].modes + w->choice.picks[task];
+    const int64_t at = (int64_t)task * p->longest_group;
+    int32_t devices = 0;
+    for (int32_t g = 0; g < w->choice.group_size[task]; g++) {
+        const int32_t n = w->choice.group_node[at + g];
+        const Mask mask = w->choice.group_mask[at + g];
+        const int32_t size = p->nodes[n].size;
+        if (w->row_of_node[n] < 0 || p->nodes[n].kind != mode->kind || mask >> 1 >> (size - 1))
+            return 0;
+        devices += bits_of(mask);
+    }
+    return devices == mode->degree;
+}
+
 /* Goes on from a choice for some tasks in rising order; -1 where they end after a time. */
 int64_t walker_begin(
-    Walker *w, const int32_t *tasks, int32_t count, const int32_t *picks, const int64_t *priority,
-    const int32_t *sites, int64_t most_us)
+    Walker *w, const int32_t *tasks, int32_t count, const Choice *choice, int64_t most_us)
 {
     swap_choices(w);
-    memcpy(w->choice.picks, picks, sizeof(int32_t) * w->problem->task_count);
-    memcpy(w->choice.priority, priority, sizeof(int64_t) * w->problem->task_count);
-    memcpy(w->choice.sites, sites, sizeof(int32_t) * w->problem->task_count);
+    copy_choice(w, choice, w->choice);
+    for (int32_t i = 0; i < w->problem->task_count; i++)
+        w->choice.held[i] = w->choice.held[i] && fits(w, i);
     memcpy(w->trial.order, tasks, sizeof(int32_t) * count);
     w->trial.count = count;
     measure_listed(w, &w->trial);
@@ -87,27 +112,23 @@ void walker_walk(Walker *w, int64_t steps, double heat)
 }
 
 /* Makespan, sum of ends and number of tasks of the best, with its choice and its order. */
-void walker_best(
-    const Walker *w, int64_t *key, int32_t *order, int32_t *picks, int64_t *priority,
-    int32_t *sites)
+void walker_best(const Walker *w, int64_t *key, int32_t *order, const Choice *choice)
 {
     key[0] = w->best_makespan_us;
     key[1] = w->best_sum_us;
     key[2] = w->best_count;
     memcpy(order, w->best_order, sizeof(int32_t) * w->best_count);
-    copy_choice(w, &w->best_choice, (Choice){picks, sites, priority});
+    copy_choice(w, &w->best_choice, *choice);
 }
 
 /* The same of where the walk is. */
-void walker_now(
-    const Walker *w, int64_t *key, int32_t *order, int32_t *picks, int64_t *priority,
-    int32_t *sites)
+void walker_now(const Walker *w, int64_t *key, int32_t *order, const Choice *choice)
 {
     key[0] = sums(&w->now)->makespan_us;
     key[1] = sums(&w->now)->sum_us;
     key[2] = w->now.count;
     memcpy(order, w->now.order, sizeof(int32_t) * w->now.count);
-    copy_choice(w, &w->choice, (Choice){picks, sites, priority});
+    copy_choice(w, &w->choice, *choice);
 }
 
 /* A task of where the walk is, often one that delays the end. */

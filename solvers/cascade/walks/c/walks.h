@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define WALKS_VERSION 2
+#define WALKS_VERSION 3
 #define NEVER_US ((int64_t)1 << 62)
 
 /* Tasks between two states of the slots that are kept. */
@@ -72,20 +72,23 @@ typedef struct {
 
 typedef struct {
     int64_t *ends_us, *spans_us;
-    int32_t *order, *picks, *sites;
+    int32_t *order, *picks, *sites, *held;
     int32_t *group_size, *group_node; /* longest_group entries for each task */
     Mask *group_mask;
     Sums *after; /* so many tasks */
     int32_t count;
 } Listing;
 
+/* Of a task that is held: its group, with longest_group entries. */
 typedef struct {
-    int32_t *picks, *sites;
+    int32_t *picks, *sites, *held;
     int64_t *priority;
+    int32_t *group_size, *group_node;
+    Mask *group_mask;
 } Choice;
 
 typedef struct {
-    int32_t task, pick, site;
+    int32_t task, pick, site, held;
     int64_t priority;
 } Undo;
 
@@ -124,7 +127,7 @@ typedef struct {
     Undo *undo;
     int32_t undo_count;
     Room *rooms;
-    Offer here, wide, wider;
+    Offer here, wide, wider, same;
 } Walker;
 
 static inline const Sums *sums(const Listing *l)
@@ -168,6 +171,9 @@ static inline int32_t below(Walker *w, int32_t count)
 
 /* The group where a task ends first, NULL where the nodes have too few devices. */
 const Offer *best_group(Walker *w, int64_t ready_us, const Mode *mode, int32_t site);
+
+/* The group that a task is held on, once its devices are free. */
+const Offer *held_group(Walker *w, int64_t ready_us, const Mode *mode, int32_t task);
 
 /* Makes devices of a node free from a time on. */
 void occupy(Walker *w, int32_t node, Mask mask, int64_t end_us);

@@ -9,7 +9,7 @@ from arachne_opt.cascade.check import check_plan
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.schedule import to_plan
 from arachne_opt.solvers.cascade.walks import native
-from arachne_opt.solvers.cascade.walks.choice import Choice
+from arachne_opt.solvers.cascade.walks.choice import free_choice
 from arachne_opt.solvers.cascade.walks.cooling import Heat
 from arachne_opt.solvers.cascade.walks.place import Place
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
@@ -21,7 +21,7 @@ HEAT = Heat(0.003, 0.0003)
 
 
 def runner(number):
-    return Choice(array("i", [number]), array("q", [0]), array("i", [-1]))
+    return free_choice(array("i", [number]), array("q", [0]))
 
 
 class Runners:

@@ -47,7 +47,15 @@ def drawn(digest, table, rng):
     choice = table.choice(modes, [rng.randrange(9) for _ in modes])
     for i in range(len(modes)):
         choice.sites[i] = rng.randrange(-1, len(digest.nodes))
+        if rng.random() < 0.3:
+            choice.groups[i] = table.group(some_devices(digest, modes[i], rng))
     return choice
+
+
+def some_devices(digest, mode, rng):
+    """A group for a mode, or now and then one that is none."""
+    able = [d for d, kind in enumerate(digest.kind_of) if kind == mode.kind or rng.random() < 0.1]
+    return rng.sample(able, min(len(able), mode.degree + (rng.random() < 0.1)))
 
 
 def some_tasks(digest, rng):
@@ -196,6 +204,8 @@ def test_the_choice_of_a_schedule_has_its_degrees_and_nodes():
     for i, devices in schedule.runs:
         assert modes[i].degree == len(devices)
         assert choice.sites[i] in {-1, digest.node_of[devices[0]]}
+    assert walker.begin(choice, ANY_US) <= schedule.makespan_us
+    assert walks.runs(walker.now) == [(i, tuple(sorted(d))) for i, d in schedule.runs]
 
 
 def hard_problem():
