@@ -25,6 +25,8 @@ _FEW, _PATIENCE = 8, 8
 # many times as late.
 _BEGIN_SHARE, _BEGIN_LEAST, _TURN = 0.3, 1.5, 0.4
 _BEHIND, _LONGER = 1.05, 4
+# Share of the time for trades; in the rest all pods are walked together.
+_TRADES = 0.85
 # Tasks placed in batches that count as one unit of deterministic work.
 _PLACED_PER_UNIT = 4_000_000
 
@@ -35,6 +37,7 @@ class PodSearch:
     Args:
         over: whether the search must end; asked at every step.
         seeding: the search that a learned policy has begun, which goes on where pods do not help.
+        near: walks from the best schedule for so much of the limit, and says whether that helped.
     """
 
     def __init__(
@@ -45,9 +48,10 @@ class PodSearch:
         limits: Limits,
         over: Callable[[], bool],
         seeding: Seeding | None = None,
+        near: Callable[[float], bool] | None = None,
     ) -> None:
         self._digest, self._best, self._clock = digest, best, clock
-        self._limits, self._over, self._seeding = limits, over, seeding
+        self._limits, self._over, self._seeding, self._near = limits, over, seeding, near
 
     def run(self) -> None:
         """Slow pods trade cascades until the end, or as long as that helps where they are few."""
@@ -66,6 +70,8 @@ class PodSearch:
             if self._clock.elapsed() > end or self._behind(pods):
                 self._seed(pods, crew, began)
             self._improve(pods, crew)
+            if self._near is not None and not self._over():
+                self._near(self._clock.left())
         finally:
             crew.close()
 
@@ -82,10 +88,11 @@ class PodSearch:
     def _improve(self, pods: Pods, crew: PodCrew) -> None:
         def spent(placed: int) -> bool:
             crew.exchange(_BATCH)
-            return self._spent(placed)
+            return self._spent(placed) or self._clock.elapsed() > end
 
+        end = self._clock.elapsed() + _TRADES * self._clock.left()
         best_us, idle, began = pods.makespan_us, 0, self._clock.elapsed()
-        while not self._over() and (trades := pods.trades(_BATCH)):
+        while not self._over() and self._clock.elapsed() < end and (trades := pods.trades(_BATCH)):
             pods.settle(trades, pods.search(trades, spent))
             self._clock.spend(pods.recombine())
             self._offer(pods)

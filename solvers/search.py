@@ -222,8 +222,9 @@ class Search:
         # Late: numpy is needed for this only.
         from arachne_opt.solvers.pod_search import PodSearch
 
+        near = self._walk_near if self._parts.walks else None
         search = PodSearch(
-            self._digest, self._best, self._clock, self._limits, self._over, self._seeding
+            self._digest, self._best, self._clock, self._limits, self._over, self._seeding, near
         )
         search.run()
         self._large = False
@@ -263,14 +264,20 @@ class Search:
         turn = self._round % _TURNS
         self._round += 1
         if turn == 0 and not self._starts:
-            assert self._best.schedule is not None
-            self._walk([self._table.of_schedule(self._best.schedule)], _NEAR, length)
+            self._walk_near(length)
         elif turn == 1 and self._seeding is not None:
             self._seeding.run(length, self._over)
         else:
             given, self._starts = self._starts, []
             fresh = (self._fresh() for _ in range(STARTS - len(given)))
             self._walk(chain(given, fresh), _FAR, length)
+
+    def _walk_near(self, length: float) -> bool:
+        """A walk from the best schedule; whether it found a shorter one."""
+        best = self._best.schedule
+        assert best is not None
+        self._walk([self._table.of_schedule(best)], _NEAR, length)
+        return self._makespan_us() < best.makespan_us
 
     def _walk(self, starts: Iterable[Choice], heat: Heat, length: float) -> None:
         """Walks for so much of the limit, whose improvements are offered."""

@@ -27,7 +27,7 @@ from arachne_opt.solvers.seeds.network import Array, forward
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
 _HEAT = Heat(hot=0.003, cold=0.0003)  # of the walks
-_HEATS = (0.1, 0.3, 0.6)  # of the draws, in turn
+_HEATS = (0.05, 0.1, 0.2)  # of the draws, in turn
 _LOOSEST = 1.5  # deadlines of the rule, as a multiple of the bound
 _KEPT = 0.3  # most cascades that keep the policy's degrees beside those of a rule
 _HOPELESS = 3.0  # times the bound: longer schedules are of no use
