@@ -68,6 +68,7 @@ def test_a_given_plan_is_where_the_walk_begins(seed):
     search = searching(problem)
     state = search.start(placement, plan)
     assert search.batching(state) == batching
+    assert state.makespan_us <= plan.makespan_us
     used = {(p.cascade, p.task): p.degree for p in plan.placements}
     begun = {(p.cascade, p.task): p.degree for p in search.plan(state, placement).placements}
     assert begun == used

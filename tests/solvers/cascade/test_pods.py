@@ -7,6 +7,7 @@ import pytest
 
 from arachne_opt.cascade.check import check_plan
 from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.pod_deal import deal
@@ -14,6 +15,8 @@ from arachne_opt.solvers.cascade.pod_solver import PodSolver, Wanted
 from arachne_opt.solvers.cascade.pod_walk import PodWalk
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.schedule import to_plan
+from arachne_opt.solvers.portfolio import solve_cascade
+from arachne_opt.solvers.search import Search
 from tests.strategies import even_cluster, two_stage
 
 SHAPES = ({1: 900, 2: 500}, {4: 3100, 8: 1700}), ({2: 300}, {2: 2500, 4: 1300})
@@ -46,6 +49,23 @@ def pods():
 
 def cascades_of(rows):
     return sorted(c for pod in rows for c in pod.site.cascades)
+
+
+def test_all_pods_are_walked_together_at_last(monkeypatch):
+    begun = []
+    walk = Search._walk_near
+
+    def walked(self, length):
+        begun.append((self._clock.elapsed(), length))
+        return walk(self, length)
+
+    monkeypatch.setattr(Search, "_walk_near", walked)
+    limits = Limits(time_limit_s=2.0, deterministic=True, workers=1)
+    result = solve_cascade(problem(8, 20), limits)
+    assert check_plan(problem(8, 20), result.plan) == ()
+    first_s, length = begun[0]
+    assert first_s + length == pytest.approx(2.0, abs=0.01)
+    assert length < 1.0
 
 
 def test_all_nodes_and_cascades_are_dealt_out_evenly(pods):

@@ -7,7 +7,7 @@ import pytest
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.walks.chance import Chance
 from arachne_opt.solvers.cascade.walks.changes import Changes, critical
-from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, ModeTable
+from arachne_opt.solvers.cascade.walks.choice import ANYWHERE, FREE, ModeTable
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US, QuickList
 from tests.strategies import random_problem
 
@@ -57,6 +57,25 @@ def test_changes_are_few_and_possible(seed):
         assert all(pick == old or pick < drawn for pick, old, drawn in changed)
         assert all(ANYWHERE <= site < len(digest.nodes) for site in near.sites)
     assert {1, 2} <= kinds
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_other_degrees_and_sites_let_go_of_the_group_and_other_turns_do_not(seed):
+    digest, table, choice, made = listed(free_problem(seed), seed)
+    held = choice._replace(groups=list(made.groups))
+    changes = Changes(digest, table, range(len(digest.nodes)), Chance(seed))
+    let_go = set()
+    for _ in range(80):
+        near = changes.near(held, made)
+        if near is None:
+            continue
+        for i, group in enumerate(near.groups):
+            assert group in (FREE, made.groups[i])
+            assert group == FREE or near.picks[i] == held.picks[i]
+            if group == FREE:
+                assert near.priority == held.priority
+                let_go.add(i)
+    assert let_go
 
 
 def test_what_is_drawn_is_spread_and_repeats_with_its_seed():

@@ -17,7 +17,7 @@ from arachne_opt.cascade.usable import usable_part
 from arachne_opt.cluster import Link
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.schedule import to_plan
+from arachne_opt.solvers.cascade.schedule import from_plan, to_plan
 from arachne_opt.solvers.cascade.walks import native
 from arachne_opt.solvers.cascade.walks.choice import ModeTable, ranked
 from arachne_opt.solvers.cascade.walks.cooling import Heat, cooled
@@ -25,7 +25,7 @@ from arachne_opt.solvers.cascade.walks.plain import PlainWalker
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
 from arachne_opt.solvers.cascade.walks.walker import Walks
 from arachne_opt.solvers.portfolio import solve_cascade
-from tests.strategies import even_cluster, random_problem, two_stage
+from tests.strategies import even_cluster, random_problem, seeded_plan, two_stage
 
 ROOT = Path(__file__).parents[4]
 C = ROOT / "solvers" / "cascade" / "walks" / "c"
@@ -206,6 +206,22 @@ def test_the_choice_of_a_schedule_has_its_degrees_and_nodes():
         assert choice.sites[i] in {-1, digest.node_of[devices[0]]}
     assert walker.begin(choice, ANY_US) <= schedule.makespan_us
     assert walks.runs(walker.now) == [(i, tuple(sorted(d))) for i, d in schedule.runs]
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("seed", range(12))
+def test_a_schedule_is_begun_with_as_it_is_whatever_its_groups(seed):
+    digest = digest_of(seed)
+    schedule = from_plan(digest, seeded_plan(digest.problem, seed))
+    walks = Walks(digest)
+    walker = walks.walker(seed)
+    assert walker.begin(walks.table.of_schedule(schedule), ANY_US) <= schedule.makespan_us
+    devices = {i: tuple(sorted(group)) for i, group in schedule.runs}
+    assert dict(walks.runs(walker.now)) == devices
+    walker.walk(300, 0.001)
+    assert walker.best.makespan_us <= schedule.makespan_us
+    plan = to_plan(digest, walks.schedule(walker.best))
+    assert check_plan(digest.problem, plan) == ()
 
 
 def hard_problem():
