@@ -304,7 +304,7 @@ from arachne_opt.cascade.usable import usable_part
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.walks import native
 from arachne_opt.solvers.cascade.walks.walker import Walks
-from tests.solvers.cascade.walks.test_walkers import many_tasks
+from tests.solvers.cascade.walks.test_walkers import drawn, many_tasks
 from tests.strategies import random_problem
 found = native._loaded(Path({str(made)!r}))
 assert found is not None
@@ -319,11 +319,11 @@ for seed, problem in enumerate(problems):
     digest, rng = Digest(problem), random.Random(seed)
     walks = Walks(digest)
     assert walks.beside
-    modes = [rng.choice(task.modes) for task in digest.tasks]
     walker = walks.walker(seed)
-    walker.begin(walks.table.choice(modes, [rng.randrange(9) for _ in modes]), 1 << 62)
+    walker.begin(drawn(digest, walks.table, rng), 1 << 62)
     walker.walk(300, 0.02)
-    walker.begin(walker.best.choice, 1)
+    walker.begin(drawn(digest, walks.table, rng), 1)
+    walker.begin(walks.table.of_schedule(walks.schedule(walker.best)), 1 << 62)
     walker.walk(100, 0.02)
     del walker, walks
 print("done")
