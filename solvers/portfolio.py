@@ -26,7 +26,7 @@ from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.pinned import PinnedSearch
 from arachne_opt.solvers.roomy import RoomySearch
-from arachne_opt.solvers.search import Parts, Search
+from arachne_opt.solvers.search import SHORT_S, Parts, Search
 from arachne_opt.solvers.seeding import Seeding
 from arachne_opt.solvers.whole import to_whole, whole_progress
 
@@ -40,8 +40,8 @@ _FEW_LISTS = 1
 _SEED_SHARE, _SEED_MOST = 0.35, 1.0
 # The same where the search starts with pods, and most devices then.
 _FEW_SEEDS_SHARE, _FEW_SEEDS_MOST, _FEW_SEEDS_DEVICES = 0.15, 0.4, 160
-# Searches of so many seconds or less give this share of the time to what was learned.
-_SHORT_S, _SHORT_SHARE = 1.0, 0.3
+# Short searches give this share of the time to what was learned.
+_SHORT_SHARE = 0.5
 
 
 def solve_cascade(
@@ -146,7 +146,7 @@ def _solve(
     rule = min(rules, key=lambda schedule: schedule.key, default=None)
     ruled = rule is not None and best.offer(rule, "rule")
     seeding = None if parts is None else _seeded(digest, best, clock, limits, parts, few=few)
-    if seeding is not None and limits.time_limit_s <= _SHORT_S:
+    if seeding is not None and limits.time_limit_s <= SHORT_S:
         # Where there is time, other beginnings lead further than changes of a list schedule.
         ruled |= seeding.leads
     if start is not None and parts is not None and not problem.pinned:
@@ -221,7 +221,7 @@ def _seeded(
 
 def _seeding_s(limits: Limits, *, few: bool) -> float:
     """Time for plans that a learned policy draws before other searches."""
-    if limits.time_limit_s <= _SHORT_S:
+    if limits.time_limit_s <= SHORT_S:
         return _SHORT_SHARE * limits.time_limit_s
     share, most = (_FEW_SEEDS_SHARE, _FEW_SEEDS_MOST) if few else (_SEED_SHARE, _SEED_MOST)
     return min(share * limits.time_limit_s, most)

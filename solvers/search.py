@@ -34,6 +34,8 @@ from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.seeding import Seeding
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
+# Searches of so many seconds, or units of work, are short.
+SHORT_S = 1.0
 # Walks from the best, and from elsewhere; every so many turns the first one is from the best.
 _NEAR, _FAR = Heat(hot=0.002, cold=0.0003), Heat(hot=0.003, cold=0.0003)
 _TURNS = 3
@@ -49,9 +51,9 @@ _WALK_SHARE = 0.25
 # Building and simplifying a model, which CP-SAT's deterministic time leaves out.
 _RUN_UNITS = 0.1
 
-# Between two looks whether pods have ended. Beside them proofs take this share of the limit: on
-# large problems more time raises no bound, but takes a core from a helper.
-_PAUSE_S, _LARGE_PROOF_SHARE = 0.05, 0.1
+# Between two looks whether pods have ended. On large problems, and in short sequential searches,
+# proofs take this share of the limit: more time hardly ever raises a bound there.
+_PAUSE_S, _BRIEF_PROOF_SHARE = 0.05, 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +171,7 @@ class Search:
 
     def _prove_then_improve(self, stop: threading.Event) -> None:
         if self._parts.proofs:
-            share = _LARGE_PROOF_SHARE if self._large else 1.0
+            share = _BRIEF_PROOF_SHARE if self._large else 1.0
             self._prove(stop, share * self._limits.time_limit_s)
         while self._parts.neighbourhoods and not stop.is_set():
             if self._large:
@@ -235,7 +237,7 @@ class Search:
         if not self._large:
             self._warm_up()
         if parts.proofs:
-            share = _LARGE_PROOF_SHARE if self._large else _PROOF_SHARE
+            share = _BRIEF_PROOF_SHARE if self._large or limit <= SHORT_S else _PROOF_SHARE
             Aside(lambda stop: self._prove(stop, share * limit)).wait(self._over)
         if self._large:
             self._by_pods()
