@@ -37,7 +37,7 @@ class PodSearch:
     Args:
         over: whether the search must end; asked at every step.
         seeding: the search that a learned policy has begun, which goes on where pods do not help.
-        near: walks from the best schedule for so much of the limit, and says whether that helped.
+        near: walks from the best schedule for so much of the limit, or until it is told to end.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class PodSearch:
         limits: Limits,
         over: Callable[[], bool],
         seeding: Seeding | None = None,
-        near: Callable[[float], bool] | None = None,
+        near: Callable[[float, Callable[[], bool]], None] | None = None,
     ) -> None:
         self._digest, self._best, self._clock = digest, best, clock
         self._limits, self._over, self._seeding, self._near = limits, over, seeding, near
@@ -69,9 +69,12 @@ class PodSearch:
         try:
             if self._clock.elapsed() > end or self._behind(pods):
                 self._seed(pods, crew, began)
-            self._improve(pods, crew)
-            if self._near is not None and not self._over():
-                self._near(self._clock.left())
+            trades_end = self._clock.elapsed() + _TRADES * self._clock.left()
+            self._improve(pods, crew, trades_end)
+            # Pods that gave up before leave the rest to other searches.
+            if self._near is not None and self._clock.elapsed() >= trades_end:
+                self._near(self._clock.left(), self._over_but_trading(crew))
+                self._offer(pods)
         finally:
             crew.close()
 
@@ -85,12 +88,20 @@ class PodSearch:
         share = 1.0 if self._seeding is None else _BEGIN_SHARE
         return self._clock.elapsed() + max(_BEGIN_LEAST, share * self._clock.left())
 
-    def _improve(self, pods: Pods, crew: PodCrew) -> None:
+    def _over_but_trading(self, crew: PodCrew) -> Callable[[], bool]:
+        """Says whether the search must end, and keeps the other threads at their trades."""
+
+        def over() -> bool:
+            crew.exchange(_BATCH)
+            return self._over()
+
+        return over
+
+    def _improve(self, pods: Pods, crew: PodCrew, end: float) -> None:
         def spent(placed: int) -> bool:
             crew.exchange(_BATCH)
             return self._spent(placed) or self._clock.elapsed() > end
 
-        end = self._clock.elapsed() + _TRADES * self._clock.left()
         best_us, idle, began = pods.makespan_us, 0, self._clock.elapsed()
         while not self._over() and self._clock.elapsed() < end and (trades := pods.trades(_BATCH)):
             pods.settle(trades, pods.search(trades, spent))
@@ -124,11 +135,7 @@ class PodSearch:
         if self._seeding is None:
             return
 
-        def over() -> bool:
-            crew.exchange(_BATCH)
-            return self._over()
-
-        now = self._clock.elapsed()
+        over, now = self._over_but_trading(crew), self._clock.elapsed()
         end = now + (now - began) * (_LONGER if self._behind(pods) else 1)
         while not self._over() and (self._seeding.run(_TURN, over) or self._clock.elapsed() < end):
             pass

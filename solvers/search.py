@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
 from queue import SimpleQueue
@@ -266,28 +266,28 @@ class Search:
         turn = self._round % _TURNS
         self._round += 1
         if turn == 0 and not self._starts:
-            self._walk_near(length)
+            self._walk_near(length, self._over)
         elif turn == 1 and self._seeding is not None:
             self._seeding.run(length, self._over)
         else:
             given, self._starts = self._starts, []
             fresh = (self._fresh() for _ in range(STARTS - len(given)))
-            self._walk(chain(given, fresh), _FAR, length)
+            self._walk(chain(given, fresh), _FAR, length, self._over)
 
-    def _walk_near(self, length: float) -> bool:
-        """A walk from the best schedule; whether it found a shorter one."""
-        best = self._best.schedule
-        assert best is not None
-        self._walk([self._table.of_schedule(best)], _NEAR, length)
-        return self._makespan_us() < best.makespan_us
+    def _walk_near(self, length: float, over: Callable[[], bool]) -> None:
+        """A walk from the best schedule."""
+        assert self._best.schedule is not None
+        self._walk([self._table.of_schedule(self._best.schedule)], _NEAR, length, over)
 
-    def _walk(self, starts: Iterable[Choice], heat: Heat, length: float) -> None:
+    def _walk(
+        self, starts: Iterable[Choice], heat: Heat, length: float, over: Callable[[], bool]
+    ) -> None:
         """Walks for so much of the limit, whose improvements are offered."""
         walker, begin = self._walker, self._clock.elapsed()
 
         def progress(placed: int) -> float:
             self._clock.spend(placed / walker.placed_per_unit)
-            return 1.0 if self._over() else (self._clock.elapsed() - begin) / length
+            return 1.0 if over() else (self._clock.elapsed() - begin) / length
 
         for place in raced(walker, starts, heat, progress):
             if place.makespan_us < self._makespan_us():

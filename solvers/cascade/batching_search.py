@@ -97,7 +97,7 @@ class BatchingSearch:
         return len(_SEED_STRETCHES) * len(RULES)
 
     def start(self, problem: CascadeProblem, plan: CascadePlan) -> State:
-        """The state with the degrees, the order and the nodes of a plan for a batching."""
+        """The state with the degrees, the order and the groups of a plan for a batching."""
         modes = self._modes(plan.makespan_us)
         priority = [0] * len(modes)
         number, ran = {s.id: c for s, c in self._number.items()}, dict[int, tuple[int, ...]]()

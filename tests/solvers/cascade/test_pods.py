@@ -7,6 +7,7 @@ import pytest
 
 from arachne_opt.cascade.check import check_plan
 from arachne_opt.cascade.problem import CascadeProblem
+from arachne_opt.solvers import pod_search
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest
@@ -55,9 +56,9 @@ def test_all_pods_are_walked_together_at_last(monkeypatch):
     begun = []
     walk = Search._walk_near
 
-    def walked(self, length):
+    def walked(self, length, over):
         begun.append((self._clock.elapsed(), length))
-        return walk(self, length)
+        walk(self, length, over)
 
     monkeypatch.setattr(Search, "_walk_near", walked)
     limits = Limits(time_limit_s=2.0, deterministic=True, workers=1)
@@ -66,6 +67,19 @@ def test_all_pods_are_walked_together_at_last(monkeypatch):
     first_s, length = begun[0]
     assert first_s + length == pytest.approx(2.0, abs=0.01)
     assert length < 1.0
+
+
+def test_pods_that_give_up_early_leave_the_time_to_other_searches(monkeypatch):
+    lengths = []
+    walk = Search._walk_near
+    monkeypatch.setattr(
+        Search, "_walk_near", lambda self, *given: lengths.append(given[0]) or walk(self, *given)
+    )
+    monkeypatch.setattr(pod_search, "_PATIENCE", 0)
+    result = solve_cascade(problem(8, 20), Limits(time_limit_s=2.0, deterministic=True, workers=1))
+    assert check_plan(problem(8, 20), result.plan) == ()
+    assert lengths
+    assert max(lengths) < 1.0
 
 
 def test_all_nodes_and_cascades_are_dealt_out_evenly(pods):
