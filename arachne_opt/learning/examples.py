@@ -7,6 +7,7 @@ example is then made anew.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,10 @@ class Recipe:
     units: float
     features: int
     searched: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.units < math.inf:
+            raise InputError(f"work is a number above 0, not {self.units}", where="--units")
 
     def to_json(self) -> Json:
         """The first line of a file."""

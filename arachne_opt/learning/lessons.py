@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from arachne_opt.cascade.check import check_plan
 from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.plan import plan_from_json as cascade_plan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.problem_json import problem_from_json as cascade_problem
 from arachne_opt.errors import InputError
 from arachne_opt.learning.drawing import drawn_cascades, drawn_pipelines
-from arachne_opt.learning.examples import Json, read_examples
+from arachne_opt.learning.examples import Example, Json, read_examples
 from arachne_opt.learning.generation import priced_cells
 from arachne_opt.learning.worlds import WORLDS
 from arachne_opt.pipeline.plan import PipelinePlan
@@ -61,13 +62,26 @@ def cases_of_file(path: Path, policy: str) -> list[Case]:
         if one.plan is None and not one.priced:
             continue
         if policy == CASCADES:
-            problem = drawn_cascades(world, one.number)
-            found.append(CascadeCase(problem=problem, plan=cascade_plan(one.plan, problem)))
+            found.append(_cascade_case(drawn_cascades(world, one.number), one, path))
         else:
             pipelines = drawn_pipelines(world, one.number)
             plan = None if one.plan is None else pipeline_plan(one.plan)
             found.append(TemplateCase(problem=pipelines, plan=plan, priced=one.priced))
     return found
+
+
+def _cascade_case(problem: CascadeProblem, example: Example, path: Path) -> CascadeCase:
+    """The case of an example whose plan is one for its problem."""
+    try:
+        plan = cascade_plan(example.plan, problem)
+        fits = not check_plan(problem, plan)
+    except InputError:
+        fits = False
+    if not fits:
+        what = f"example {example.number} is for another problem than this release draws"
+        hint = "another --examples, to make them anew"
+        raise InputError(what, where=str(path), hint=hint)
+    return CascadeCase(problem=problem, plan=plan)
 
 
 def case_of_plan(policy: str, stored: tuple[Json, Json]) -> Case:

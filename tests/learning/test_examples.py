@@ -10,6 +10,7 @@ from arachne_opt.learning.drawing import drawn_cascades, drawn_pipelines
 from arachne_opt.learning.examples import Example, ExampleFile, Recipe, read_examples
 from arachne_opt.learning.generation import generate
 from arachne_opt.learning.jobs import Workers
+from arachne_opt.learning.lessons import cases_of_file
 from arachne_opt.learning.worlds import HELD_OUT, LEARNED
 
 RECIPE = Recipe(policy="templates", world="learned", units=1.0, features=1, searched=0)
@@ -45,6 +46,29 @@ def test_a_line_that_was_cut_is_dropped_and_made_again(tmp_path):
     written(path, 1, 2)
     assert path.read_bytes().startswith(whole)
     assert [e.number for e in read_examples(path)[1]] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("units", [0.0, -1.0, float("nan"), float("inf")])
+def test_work_that_is_no_number_above_zero_is_refused_before_a_file_has_it(units):
+    with pytest.raises(InputError, match="work is a number above 0"):
+        dataclasses.replace(RECIPE, units=units)
+
+
+@pytest.mark.parametrize("other", [1, 3])
+def test_plans_for_problems_that_are_no_longer_drawn_are_refused_by_name(tmp_path, other):
+    recipe = dataclasses.replace(RECIPE, policy="cascades", units=0.01)
+    made = generation.example(recipe, 0)
+    path = tmp_path / "e.jsonl"
+    with ExampleFile(path, recipe) as file:
+        file.add(made)
+    assert len(cases_of_file(path, "cascades")) == 1
+    path.unlink()
+    with ExampleFile(path, recipe) as file:
+        file.add(dataclasses.replace(made, number=other))
+    with pytest.raises(InputError, match=f"example {other} is for another problem") as refused:
+        cases_of_file(path, "cascades")
+    assert refused.value.where == str(path)
+    assert "--examples" in refused.value.hint
 
 
 def test_a_file_of_another_recipe_is_refused(tmp_path):
