@@ -18,13 +18,16 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from arachne_opt.errors import ArachneError
 from arachne_opt.executor import worker
 from arachne_opt.executor.device_job import DEVICE_FORMAT
 from arachne_opt.executor.job_json import model_from_json, read_json
 from arachne_opt.executor.pipeline.job import PIPELINE_JOB_FORMAT
+
+if TYPE_CHECKING:
+    from torch.distributed import TCPStore
 
 # A rank that does not hear a polite signal in this time, such as a stopped one, is killed.
 _PATIENCE_S = 5.0
@@ -37,8 +40,10 @@ def main(arguments: list[str]) -> NoReturn:
     with suppress(ArachneError):  # the ranks say what is wrong with the job
         _import_for(Path(paths[0]))
     gc.freeze()
-    port = _free_port()
-    ranks = {_start(rank, world_size, port, paths): rank for rank in range(world_size)}
+    # Open from here to the end: a free port that is looked up may be taken before it is used.
+    door = socket.create_server(("127.0.0.1", 0), backlog=world_size)
+    ranks = {_start(rank, world_size, door, paths): rank for rank in range(world_size)}
+    _store = _serve(door)  # is there as long as this process
 
     def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
         _end(ranks)
@@ -66,14 +71,26 @@ def _import_for(job_path: Path) -> None:
         import_code(model_from_json(job["model"], str(job_path)))
 
 
-def _start(rank: int, world_size: int, port: int, paths: list[str]) -> int:
+def _start(rank: int, world_size: int, door: socket.socket, paths: list[str]) -> int:
     pid = os.fork()
     if pid == 0:
-        _be_rank(rank, world_size, port, paths)
+        _be_rank(rank, world_size, door, paths)
     return pid
 
 
-def _be_rank(rank: int, world_size: int, port: int, paths: list[str]) -> NoReturn:
+def _serve(door: socket.socket) -> TCPStore:
+    """The store in which the ranks meet; ranks that knock before it is there wait at the door."""
+    from torch.distributed import TCPStore
+
+    host, port = door.getsockname()
+    return TCPStore(
+        host, port, is_master=True, wait_for_workers=False, master_listen_fd=door.detach()
+    )
+
+
+def _be_rank(rank: int, world_size: int, door: socket.socket, paths: list[str]) -> NoReturn:
+    host, port = door.getsockname()
+    door.close()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ |= {
@@ -81,8 +98,10 @@ def _be_rank(rank: int, world_size: int, port: int, paths: list[str]) -> NoRetur
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(world_size),
         "LOCAL_WORLD_SIZE": str(world_size),
-        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_ADDR": host,
         "MASTER_PORT": str(port),
+        # As torchrun has it: the first rank does not begin a store of its own.
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
     }
     worker.main(paths)
 
@@ -129,12 +148,6 @@ def _is_gone(pid: int, options: int = 0) -> bool:
     with suppress(ChildProcessError):
         return os.waitpid(pid, options)[0] == pid
     return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

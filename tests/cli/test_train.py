@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -120,23 +119,19 @@ def test_ctrl_c_ends_a_training_with_130_and_leaves_a_checkpoint_to_go_on_from(t
 
 @pytest.mark.slow
 def test_the_example_of_an_existing_loop_gives_one_process_losses_on_two_ranks():
-    def losses(launcher, **environment):
+    def losses(ranks):
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
         command = [sys.executable, *launcher, str(ROOT / "examples" / "existing_loop.py")]
         done = subprocess.run(
             [*command, str(CLIPS)],
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=True,
         )
         return [line.split()[3] for line in done.stdout.splitlines() if line.startswith("step")]
 
-    two = losses(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"])
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    one = losses([], **alone)
+    two, one = losses(2), losses(1)
     assert len(one) == 3
     assert one == two
     assert len(set(one)) == 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import socket
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,15 +26,20 @@ LOADED = [
 
 def run_ranks(function: Callable[..., Any], world_size: int, *arguments: Any) -> list[Any]:
     """What ``function(rank, *arguments)`` gives on each rank; raises what the first rank raised."""
+    from torch.distributed import TCPStore
+
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    port = _free_port()
+    # Open from here to the end: a free port that is looked up may be taken before it is used.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     pipes, processes = [], []
     for rank in range(world_size):
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(
-            target=_rank, args=(theirs, function, rank, world_size, port, arguments), daemon=True
+            target=_rank,
+            args=(theirs, function, rank, world_size, store.port, arguments),
+            daemon=True,
         )
         process.start()
         theirs.close()
@@ -73,7 +77,7 @@ def _rank(pipe: Any, function: Any, rank: int, world_size: int, port: int, argum
     try:
         dist.init_process_group(
             "gloo",
-            init_method=f"tcp://127.0.0.1:{port}",
+            store=dist.TCPStore("127.0.0.1", port),
             rank=rank,
             world_size=world_size,
             timeout=timedelta(seconds=60),
@@ -85,9 +89,3 @@ def _rank(pipe: Any, function: Any, rank: int, world_size: int, port: int, argum
         answer = False, f"rank {rank}: {traceback.format_exc()}"
     pipe.send(answer)
     pipe.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
