@@ -27,7 +27,7 @@ from arachne_opt.executor.job_json import model_from_json, read_json
 from arachne_opt.executor.pipeline.job import PIPELINE_JOB_FORMAT
 
 if TYPE_CHECKING:
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch's stub
 
 # A rank that does not hear a polite signal in this time, such as a stopped one, is killed.
 _PATIENCE_S = 5.0
@@ -80,7 +80,7 @@ def _start(rank: int, world_size: int, door: socket.socket, paths: list[str]) ->
 
 def _serve(door: socket.socket) -> TCPStore:
     """The store in which the ranks meet; ranks that knock before it is there wait at the door."""
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch's stub
 
     host, port = door.getsockname()
     return TCPStore(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,14 +15,9 @@ from arachne_opt.solvers.cascade.cpsat.solver import Effort
 from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.large import is_large
-from arachne_opt.solvers.cascade.list_schedule import (
-    RULES,
-    cascade_fronts,
-    modes_for_deadline,
-    priorities,
-)
 from arachne_opt.solvers.cascade.neighbourhood import Neighbourhood
 from arachne_opt.solvers.cascade.proof import Proof, prove
+from arachne_opt.solvers.cascade.rule_draws import RuleDraws
 from arachne_opt.solvers.cascade.schedule import Schedule, in_start_order
 from arachne_opt.solvers.cascade.walks.choice import Choice
 from arachne_opt.solvers.cascade.walks.cooling import Heat
@@ -41,8 +35,6 @@ _NEAR, _FAR = Heat(hot=0.002, cold=0.0003), Heat(hot=0.003, cold=0.0003)
 _TURNS = 3
 # Seconds of the shortest walk; later ones take this share of what all before have taken.
 _SHORTEST_ROUND, _LONGER = 0.2, 0.25
-# Fresh starts take degrees for deadlines up to this multiple of the bound.
-_LOOSEST = 1.3
 # Longest run of one neighbourhood, in seconds and as a share; shares of a sequential solve.
 _NEIGHBOURHOOD_S, _NEIGHBOURHOOD_SHARE = 1.5, 0.1
 _PROOF_SHARE = 0.3
@@ -118,8 +110,7 @@ class Search:
         self._table = self._walks.table
         self._walker = self._walks.walker(limits.seed)
         self._starts = [] if start is None else [self._table.of_schedule(start)]
-        self._chance = random.Random(limits.seed)
-        self._fronts = cascade_fronts(digest)
+        self._draws = RuleDraws(digest, self._table, limits.seed)
         self._round = 0
         self._large = is_large(digest) and parts.pods
 
@@ -271,7 +262,8 @@ class Search:
             self._seeding.run(length, self._over)
         else:
             given, self._starts = self._starts, []
-            fresh = (self._fresh() for _ in range(STARTS - len(given)))
+            bound_us = self._best.bound_us
+            fresh = (self._draws.choice(bound_us) for _ in range(STARTS - len(given)))
             self._walk(chain(given, fresh), _FAR, length, self._over)
 
     def _walk_near(self, length: float, over: Callable[[], bool]) -> None:
@@ -292,10 +284,3 @@ class Search:
         for place in raced(walker, starts, heat, progress):
             if place.makespan_us < self._makespan_us():
                 self._best.offer(in_start_order(self._digest, self._walks.schedule(place)), "walk")
-
-    def _fresh(self) -> Choice:
-        """The cheapest degrees for a random deadline, ordered by a random rule."""
-        deadline_us = round(self._best.bound_us * self._chance.uniform(1.0, _LOOSEST))
-        modes = modes_for_deadline(self._digest, self._fronts, deadline_us)
-        rule = self._chance.choice(RULES)
-        return self._table.choice(modes, priorities(self._digest, modes, rule))

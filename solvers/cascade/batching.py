@@ -1,15 +1,14 @@
 """Batching and placement together: which clips share a micro-batch, on which devices, and when.
 
 The relaxation (deadlines and device time, exact by dynamic programming) gives a bound for every
-batching and first batchings. The full solver places one of them; annealing of list schedules goes
-on from there and changes micro-batches, too; the full solver spends what is left of the time on the
-best that it found.
+batching and first batchings. These meet in a contest, with their neighbours later on; the full
+solver spends what is left of the time on the winner. On many nodes the full solver itself, which
+cuts such problems into pods, is what batchings are compared by.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from arachne_opt.cascade.batching import Batching, BatchingProblem
@@ -24,22 +23,20 @@ from arachne_opt.solvers.base import (
     Status,
     StopCheck,
 )
+from arachne_opt.solvers.cascade.batching_contest import Contest
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
-from arachne_opt.solvers.cascade.batching_helper import Walk, batching_helpers
-from arachne_opt.solvers.cascade.batching_search import NEAR, BatchingSearch, State
+from arachne_opt.solvers.cascade.batching_search import BatchingSearch
+from arachne_opt.solvers.cascade.digest import Digest
+from arachne_opt.solvers.cascade.large import is_large
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.registry import PORTFOLIO, cascade_solver
 from arachne_opt.solvers.seeds.policy_file import CASCADES, PolicyFile
 from arachne_opt.solvers.seeds.shipped import SHIPPED, Shipped, resolved
 
-# Shares of the time: first batchings, at most; a plan for one of them; then walks up to so much,
-# in rounds that each begin with the best. The rest is for the best batching.
-_SEED_SHARE, _PLACE_SHARE, _ANNEAL_SHARE = 0.1, 0.45, 0.97
-_ROUNDS = 2
-# Rounds end where the best list schedule is so many times as long as a placed plan.
-_HOPELESS = 1.03
-# Seconds that are worth another process, to wait for it, and between looks at it.
-_LEAST_WALK_S, _PATIENCE_S, _NAP_S = 1.0, 0.1, 0.005
+# Shares of the time: to place one batching at first, and until the contest has ended.
+_PLACE_SHARE, _CONTEST_SHARE = 0.05, 0.85
+# On many nodes: for the first and for the second placing of a batching in a contest of so many.
+_LARGE_SHARES, _LARGE_COUNT = (0.08, 0.16), 4
 
 _STRETCHES = (1.0, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0)
 
@@ -51,7 +48,7 @@ class BatchingResult:
     Args:
         bound_us: proven lower bound of the makespan over all batchings of the candidates;
             ``result.bound_us`` holds for the chosen batching alone and may be higher.
-        tried: list schedules that were made.
+        tried: batchings that were placed.
     """
 
     batching: Batching
@@ -120,97 +117,74 @@ def solve_batching(
     clock = Clock(limits, should_stop)
     digest = BatchingDigest(problem)
     bound_us = digest.lower_bound()
-    search = BatchingSearch(digest, bound_us, limits.seed)
     known = resolved(policy, CASCADES) if solver == PORTFOLIO else None
     method = cascade_solver(solver, policy=known)
     placer = _Placer(problem, limits, clock, method, on_progress, bound_us)
-    for batching in _first_batchings(digest, bound_us, start):
-        placed = search.seed(batching) * sum(map(len, batching))
-        clock.spend(placed / search.placed_per_unit)
-        if clock.stopped() or clock.elapsed() > _SEED_SHARE * limits.time_limit_s:
-            break
-    with _Walkers(search, placer, known) as walkers:
-        first = placer.place(*_first(search, placer, start, start_plan), _PLACE_SHARE)
-        _anneal(search, placer, first)
-        walkers.take()
-    best = _finished(search, placer, first)
+    firsts = list(_first_batchings(digest, bound_us, start))
+    large = is_large(Digest(placer.problem_of(firsts[0])))
+    contest = None if large else _begun(BatchingSearch(digest, limits.seed), placer, known, firsts)
+    first = placer.place(firsts[0], start_plan, _PLACE_SHARE)
+    if contest is None:
+        best, tried = _best_of_few(placer, first, firsts[:_LARGE_COUNT])
+    else:
+        contest.trial(first.batching).know(first.plan)
+        contest.run()
+        best, tried = _finished(contest, placer, first), contest.tried
     return BatchingResult(
         batching=best.batching,
         problem=best.problem,
         result=replace(best.result, solver=f"batching+{solver}", wall_s=clock.wall_s()),
         bound_us=min(bound_us, best.objective_us),
-        tried=search.tried,
+        tried=tried,
     )
 
 
-def _first(
-    search: BatchingSearch, placer: _Placer, start: Batching | None, start_plan: CascadePlan | None
-) -> tuple[Batching, CascadePlan | None]:
-    """What to place before the search: what was given, or else the best so far."""
-    if start is not None:
-        return start, start_plan
-    batching = search.batching(search.best)
-    return batching, search.plan(search.best, placer.problem_of(batching))
+def _begun(
+    search: BatchingSearch,
+    placer: _Placer,
+    policy: PolicyFile | None,
+    batchings: Sequence[Batching],
+) -> Contest:
+    """A contest that has taken in some batchings."""
+    limits, clock = placer.limits, placer.clock
+
+    def over() -> bool:
+        return clock.over() or placer.content(contest.best.makespan_us)
+
+    until = _CONTEST_SHARE * limits.time_limit_s
+    contest = Contest(search, policy, clock, limits, over, until)
+    contest.begin(batchings)
+    return contest
 
 
-class _Walkers:
-    """Processes that anneal beside the main one, from the best state on, until they are closed."""
-
-    def __init__(self, search: BatchingSearch, placer: _Placer, policy: PolicyFile | None) -> None:
-        self._search, limits = search, placer.limits
-        left_s = _ANNEAL_SHARE * limits.time_limit_s - placer.clock.elapsed()
-        self._until_s = time.time() + left_s
-        solved = placer.content(search.best.makespan_us)
-        alone = limits.deterministic or left_s < _LEAST_WALK_S or solved
-        count = 0 if alone else limits.workers - 1
-        self._helpers = batching_helpers(search.digest.problem, policy, limits.seed, count)
-        for helper in self._helpers:
-            helper.ask(Walk(search.best, self._until_s))
-
-    def __enter__(self) -> _Walkers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for helper in self._helpers:
-            helper.close()
-
-    def take(self) -> None:
-        """Takes what they have found, and waits for it a little where they have to be done."""
-        while time.time() >= self._until_s and any(helper.busy() for helper in self._helpers):
-            if time.time() > self._until_s + _PATIENCE_S:
-                break
-            time.sleep(_NAP_S)
-        for helper in self._helpers:
-            for answer in helper.answers():
-                state: State = answer.found
-                self._search.begun(*state.start)
-
-
-def _anneal(search: BatchingSearch, placer: _Placer, first: _Placed) -> None:
-    """Rounds of annealing after a placed batching, as long as they may lead further."""
-    clock, limits = placer.clock, placer.limits
-    at = search.start(first.problem, first.plan)
-    for number in range(_ROUNDS):
-        best_us = search.best.makespan_us
-        hopeless = number > 0 and best_us > _HOPELESS * first.objective_us
-        if placer.content(min(first.objective_us, best_us)) or clock.over() or hopeless:
-            return
-        search.anneal(at, NEAR, _progress(clock, limits, search, number))
-        at = search.best
-
-
-def _finished(search: BatchingSearch, placer: _Placer, first: _Placed) -> _Placed:
-    """The best of a placed batching and of what the search has found, after all the time."""
-    batching = search.batching(search.best)
-    plan = search.plan(search.best, placer.problem_of(batching))
-    if plan.makespan_us >= first.objective_us:
-        batching, plan = first.batching, first.plan
+def _finished(contest: Contest, placer: _Placer, first: _Placed) -> _Placed:
+    """The winner of a contest, or the batching that was placed first, after all the time."""
+    best = contest.best
     done = first.done or placer.clock.over() or placer.content(first.objective_us)
-    if batching == first.batching and done:
+    if best.batching == first.batching and best.plan.makespan_us >= first.objective_us and done:
         return first
-    last = placer.place(batching, plan)
+    last = placer.place(best.batching, best.plan)
     # List schedules do not count memory over time, so that the plan may not have been possible.
     return last if last.objective_us <= first.objective_us else first
+
+
+def _best_of_few(
+    placer: _Placer, first: _Placed, batchings: Sequence[Batching]
+) -> tuple[_Placed, int]:
+    """The best of some batchings after all the time, and how many were placed."""
+    known = {first.batching: first}
+    live = list(batchings)
+    for share in (*_LARGE_SHARES, 1.0):
+        for batching in live:
+            if placer.clock.over() or placer.content(_least_us(known)):
+                break
+            before = known.get(batching)
+            placed = placer.place(batching, before.plan if before else None, share)
+            if before is None or placed.objective_us <= before.objective_us:
+                known[batching] = placed
+        live = sorted(known, key=lambda batching: known[batching].objective_us)
+        live = live[: (len(live) + 1) // 2]
+    return known[live[0]], len(known)
 
 
 def _first_batchings(
@@ -228,19 +202,8 @@ def _first_batchings(
             yield cut.batching
 
 
-def _progress(
-    clock: Clock, limits: Limits, search: BatchingSearch, number: int
-) -> Callable[[int], float]:
-    """The share of a round of annealing that is done, by time or by placed tasks."""
-    begin = clock.elapsed()
-    left = _ANNEAL_SHARE * limits.time_limit_s - begin
-    length = max(1e-6, left / (_ROUNDS - number))
-
-    def share(placed: int) -> float:
-        clock.spend(placed / search.placed_per_unit)
-        return 1.0 if clock.stopped() else min(1.0, (clock.elapsed() - begin) / length)
-
-    return share
+def _least_us(placed: Mapping[Batching, _Placed]) -> int:
+    return min(one.objective_us for one in placed.values())
 
 
 class _Placer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from arachne_opt.cascade.batching import Batching, Segment
@@ -16,22 +16,22 @@ from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
 from arachne_opt.solvers.cascade.digest import Digest, Mode
-from arachne_opt.solvers.cascade.list_schedule import RULES, priorities
 from arachne_opt.solvers.cascade.schedule import in_start_order, left_shift, to_plan
 from arachne_opt.solvers.cascade.walks.choice import FREE, Choice
-from arachne_opt.solvers.cascade.walks.cooling import Heat
+from arachne_opt.solvers.cascade.walks.cooling import Heat, Progress
 from arachne_opt.solvers.cascade.walks.place import Place
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
 from arachne_opt.solvers.cascade.walks.walker import Walks
 
-NEAR, FAR = Heat(hot=0.002, cold=0.0003), Heat(hot=0.003, cold=0.0003)
+HEAT = Heat(hot=0.003, cold=0.0003)
 # Beyond the heat, other micro-batches may end so much later at first, in parts of the makespan: a
 # walk of so many placed tasks makes up for it, or they are given up.
-_WORSE, _REPAIR = 0.1, 2000
+_WORSE, _REPAIR = 0.05, 2000
 # Share of these changes that keep the degrees as far as they can; deadlines for the degrees of the
 # others, in parts of the makespan.
 _KEEP, _DEADLINES = 0.5, (0.3, 1.0)
-_SEED_STRETCHES = (1.0, 1.05, 1.12, 1.25, 1.5, 2.0)
+# So many batchings of a walk are remembered.
+_MET = 64
 
 
 class State(NamedTuple):
@@ -52,11 +52,10 @@ class State(NamedTuple):
 
 
 class BatchingSearch:
-    """Annealing over states; keeps the best."""
+    """Walks over states."""
 
-    def __init__(self, digest: BatchingDigest, bound_us: int, seed: int) -> None:
+    def __init__(self, digest: BatchingDigest, seed: int) -> None:
         self.digest = digest
-        self._bound_us = bound_us
         self._rng = random.Random(seed)
         self._all = digest.candidates
         self._number = {segment: c for c, segment in enumerate(digest.segments)}
@@ -65,14 +64,6 @@ class BatchingSearch:
         self._walker = self._walks.walker(seed)
         self.placed_per_unit = self._walker.placed_per_unit
         self._running: tuple[int, ...] = ()
-        self.tried = 0
-
-    @property
-    def best(self) -> State:
-        """The best state so far; there has to be one."""
-        place = self._walker.best
-        running = dict.fromkeys(self._all.tasks[i].cascade for i in place.order)
-        return State(tuple(running), place)
 
     @property
     def now(self) -> State:
@@ -85,16 +76,6 @@ class BatchingSearch:
         for segment in sorted(self.digest.segments[c] for c in state.running):
             rows.setdefault(segment.family, []).append(segment.size)
         return tuple(tuple(rows[f]) for f in sorted(rows))
-
-    def seed(self, batching: Batching) -> int:
-        """Tries a batching with the cheapest degrees for several deadlines; says how many."""
-        running = [self._number[s] for s in self.digest.problem.segments(batching)]
-        for stretch in _SEED_STRETCHES:
-            modes = self._modes(round(self._bound_us * stretch))
-            for rule in RULES:
-                choice = self._table.choice(modes, priorities(self._all, modes, rule))
-                self._goes_on(running, choice, self._least_us())
-        return len(_SEED_STRETCHES) * len(RULES)
 
     def start(self, problem: CascadeProblem, plan: CascadePlan) -> State:
         """The state with the degrees, the order and the groups of a plan for a batching."""
@@ -119,8 +100,8 @@ class BatchingSearch:
         self._goes_on(running, choice, ANY_US)
         return self.now
 
-    def anneal(self, at: State, heat: Heat, progress: Callable[[int], float]) -> None:
-        """Walks from a state.
+    def walk(self, at: State, heat: Heat, progress: Progress) -> list[State]:
+        """Walks from a state; the shortest state of every batching on the way, the shortest first.
 
         Args:
             at: where to begin.
@@ -128,10 +109,17 @@ class BatchingSearch:
             progress: told how many tasks were placed since it was last asked; gives the share of
                 the walk that is over.
         """
-        self._goes_on(*at.start, ANY_US)
+        at = self.begun(*at.start)
+        met = {frozenset(at.running): at}
         placed = 0
         while (share := progress(placed)) < 1:
-            placed = self._recut(heat.at(share))
+            at, placed = self._recut(at, heat.at(share))
+            key = frozenset(at.running)
+            if key not in met or at.makespan_us < met[key].makespan_us:
+                met[key] = at
+            if len(met) > 2 * _MET:
+                met = dict(sorted(met.items(), key=_makespan_us)[:_MET])
+        return [state for _, state in sorted(met.items(), key=_makespan_us)]
 
     def plan(self, state: State, problem: CascadeProblem) -> CascadePlan:
         """A state as a plan for the placement problem of its batching."""
@@ -144,12 +132,8 @@ class BatchingSearch:
             runs.append((row[task.task], devices))
         return to_plan(flat, in_start_order(flat, left_shift(flat, runs)))
 
-    def _least_us(self) -> int:
-        return self._walker.best.makespan_us if self._running else ANY_US
-
     def _goes_on(self, running: Sequence[int], choice: Choice, most_us: int) -> None:
         """Goes on from a choice where it ends by a time."""
-        self.tried += 1
         tasks = sorted(i for c in running for i in self._all.cascades[c])
         if self._walker.begin(choice, most_us, tasks) is not None:
             self._running = tuple(running)
@@ -162,23 +146,25 @@ class BatchingSearch:
             modes += self.digest.fronts[kind][pick].modes
         return modes
 
-    def _recut(self, heat: float) -> int:
-        """Walks, perhaps with other micro-batches, unless that ends too late; the placed tasks."""
-        steps = max(1, _REPAIR // sum(len(self._all.cascades[c]) for c in self._running))
-        before = self.now
+    def _recut(self, at: State, heat: float) -> tuple[State, int]:
+        """Walks from where it is, perhaps with other micro-batches, unless that ends too late.
+
+        Gives where it is then, and how many tasks were placed.
+        """
+        steps = max(1, _REPAIR // len(at.place.order))
         old, new = self._other_cut(self._all.tasks[self._walker.task()].cascade)
         if new:
-            choice = before.place.choice.copy()
+            choice = at.place.choice.copy()
             for k, candidate in enumerate(new):
-                self._inherit(choice, candidate, old[min(k, len(old) - 1)], before.makespan_us)
+                self._inherit(choice, candidate, old[min(k, len(old) - 1)], at.makespan_us)
             kept = [other for other in self._running if other not in old]
-            self._goes_on([*kept, *new], choice, round((1 + _WORSE + heat) * before.makespan_us))
+            self._goes_on([*kept, *new], choice, round((1 + _WORSE + heat) * at.makespan_us))
         self._walker.walk(steps, heat)
-        self.tried += steps
-        worse_us = -math.log(1 - self._rng.random()) * heat * before.makespan_us
-        if self._walker.now.makespan_us > before.makespan_us + worse_us:
-            self._goes_on(*before.start, ANY_US)
-        return steps * len(before.place.order)
+        found = self.now
+        worse_us = -math.log(1 - self._rng.random()) * heat * at.makespan_us
+        if found.makespan_us > at.makespan_us + worse_us:
+            found = self.begun(*at.start)
+        return found, steps * len(at.place.order)
 
     def _other_cut(self, c: int) -> tuple[list[int], list[int]]:
         """A running candidate, perhaps with a neighbour, and what may take their place, if any.
@@ -225,3 +211,7 @@ class BatchingSearch:
             choice.picks[i] = self._table.pick(i, mode.degree, mode.kind)
             choice.priority[i], choice.sites[i] = choice.priority[j], choice.sites[j]
             choice.groups[i] = FREE
+
+
+def _makespan_us(met: tuple[frozenset[int], State]) -> int:
+    return met[1].makespan_us

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -17,16 +17,14 @@ from arachne_opt.solvers.cascade.list_schedule import (
     modes_for_deadline,
     priorities,
 )
-from arachne_opt.solvers.cascade.schedule import Schedule
 from arachne_opt.solvers.cascade.walks.choice import Choice, free_choice, ranked
-from arachne_opt.solvers.cascade.walks.cooling import Heat, Progress
-from arachne_opt.solvers.cascade.walks.racing import STARTS, raced
+from arachne_opt.solvers.cascade.walks.cooling import Progress
+from arachne_opt.solvers.cascade.walks.race_search import RaceSearch
 from arachne_opt.solvers.cascade.walks.walker import Walks
 from arachne_opt.solvers.seeds.cascade_features import CascadeView, view
 from arachne_opt.solvers.seeds.network import Array, forward
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
-_HEAT = Heat(hot=0.003, cold=0.0003)  # of the walks
 _HEATS = (0.05, 0.1, 0.2)  # of the draws, in turn
 _LOOSEST = 1.5  # deadlines of the rule, as a multiple of the bound
 _KEPT = 0.3  # most cascades that keep the policy's degrees beside those of a rule
@@ -94,7 +92,7 @@ def _odds(logits: Floats, sizes: Sequence[int]) -> list[list[float]]:
     return found
 
 
-class SeedSearch:
+class SeedSearch(RaceSearch):
     """Walks among list schedules that begin with what the policy and the rules draw.
 
     Args:
@@ -107,42 +105,22 @@ class SeedSearch:
     def __init__(self, decoder: FastDecoder, policy: PolicyFile, bound_us: int, seed: int) -> None:
         advice = advise(policy, view(decoder, bound_us))
         self._draws = Draws(decoder, advice, bound_us, seed)
-        self._walks = Walks(decoder.digest)
         # Of the drawn modes of each task, added up from the first on.
         self.odds = _odds(advice.logits, [len(row) for row in decoder.modes])
-        self._walker = self._walks.walker(seed, self.odds)
-        self.placed_per_unit = self._walker.placed_per_unit
-        self._made, self._turns = 0, 0
-
-    @property
-    def makespan_us(self) -> int:
-        """Of the best so far; at least one has to be made."""
-        return self._walker.best.makespan_us
-
-    @property
-    def schedule(self) -> Schedule:
-        """The best so far; at least one has to be made."""
-        return self._walks.schedule(self._walker.best)
+        walks = Walks(decoder.digest)
+        super().__init__(walks, walks.walker(seed, self.odds), self._drawn)
+        self._made = 0
 
     def turn(self, progress: Progress, below_us: int | None = None) -> Iterator[None]:
-        """Walks from what is drawn; each step yields.
-
-        Every second turn walks from the best so far instead.
+        """See ``RaceSearch``.
 
         Args:
-            progress: told how many tasks were placed since it was last asked; gives the share of
-                the turn that is over.
+            progress: as there.
             below_us: a makespan that is known to be possible.
         """
         if below_us is not None:
             self._draws.below_us = min(self._draws.below_us, below_us)
-        starts: Iterable[Choice]
-        if self._turns % 2:
-            starts = [self._walker.best.choice]
-        else:
-            starts = (self._drawn() for _ in range(STARTS))
-        self._turns += 1
-        yield from (None for _ in raced(self._walker, starts, _HEAT, progress))
+        yield from super().turn(progress)
 
     def _drawn(self) -> Choice:
         self._made += 1

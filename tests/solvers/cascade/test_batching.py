@@ -1,7 +1,5 @@
 """Batching and placement together."""
 
-import os
-import signal
 from dataclasses import replace
 
 import pytest
@@ -11,11 +9,9 @@ from arachne_opt.cascade.verify import verify
 from arachne_opt.solvers.base import Limits, Progress, Status
 from arachne_opt.solvers.cascade.batching import solve_batching
 from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
-from arachne_opt.solvers.cascade.batching_helper import batching_helpers
 from arachne_opt.solvers.cascade.bounds import deadline_bound
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.quick import quick_plan
-from arachne_opt.solvers.helper import Helper
 from arachne_opt.solvers.registry import cascade_solver
 from tests.batching_builders import all_batchings, one_shape, random_batching
 from tests.strategies import FAST, GIB, even_cluster, seeded_plan, simple_task
@@ -112,36 +108,6 @@ def test_nor_where_memory_is_short_for_what_list_schedules_find() -> None:
     assert free.result.objective_us < found.result.objective_us < alone.objective_us
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
-def test_further_workers_are_processes_that_are_gone_in_the_end(
-    monkeypatch: pytest.MonkeyPatch, dies: bool
-) -> None:
-    started: list[Helper] = []
-
-    def starting(*given):
-        started.extend(batching_helpers(*given))
-        for helper in started if dies else ():
-            os.kill(helper.pid, signal.SIGKILL)
-        return list(started)
-
-    monkeypatch.setattr("arachne_opt.solvers.cascade.batching.batching_helpers", starting)
-    makespan_us(random_batching(20), Limits(time_limit_s=1.6, workers=3))
-    assert len(started) == 2
-    for helper in started:
-        assert not helper.wants()
-        with pytest.raises(ProcessLookupError):
-            os.kill(helper.pid, 0)
-
-
-def test_deterministic_and_short_searches_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_given, **_options):
-        raise AssertionError("a process was started")
-
-    monkeypatch.setattr("subprocess.Popen", refuse)
-    makespan_us(random_batching(20), Limits(time_limit_s=1.6, workers=3, deterministic=True))
-    makespan_us(random_batching(20), Limits(time_limit_s=0.3, workers=3))
-
-
 def test_equal_input_and_seed_give_an_equal_answer() -> None:
     limits = Limits(time_limit_s=0.4, workers=1, deterministic=True, seed=5)
     found = [makespan_us(random_batching(4), limits) for _ in range(2)]
@@ -173,3 +139,16 @@ def test_a_start_plan_in_the_wrong_shape_is_passed_over() -> None:
     plan = seeded_plan(problem.placement_problem(start))
     cut = replace(plan, placements=plan.placements[:-1])
     makespan_us(problem, start=start, start_plan=cut)
+
+
+def test_on_many_nodes_a_few_batchings_are_placed_by_the_whole_solver() -> None:
+    """Sixteen clips on eight nodes: two together take 15, alone 10, on one device each."""
+    s = 10**6
+    problem = one_shape(even_cluster(8, 1), 16, {1: {1: 10 * s}, 2: {1: 15 * s}})
+    start = ((1,) * 16,)
+    found = makespan_us(problem, Limits(time_limit_s=1.0, workers=2), start=start)
+    assert (found.batching, found.result.objective_us) == (((2,) * 8,), 15 * s)
+    assert found.tried > 1
+    plan = seeded_plan(problem.placement_problem(start))
+    again = makespan_us(problem, Limits(time_limit_s=0.05), start=start, start_plan=plan)
+    assert again.result.objective_us <= plan.makespan_us
