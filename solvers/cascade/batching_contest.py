@@ -22,6 +22,8 @@ from arachne_opt.solvers.seeds.policy_file import PolicyFile
 _TURN_SHARE, _TURN_S, _WALK_TURNS = 0.025, 1.0, 1.5
 # Neighbours of a winner in a round, at least, and for each thread; batchings with a second turn.
 _NEIGHBOURS, _FOR_EACH, _FIRST_AGAIN, _AGAIN = 4, 3, 4, 2
+# More threads would wait for trials to be made, which holds the interpreter.
+_MOST_THREADS = 16
 
 Over = Callable[[], bool]
 
@@ -50,7 +52,7 @@ class Contest:
         self._search, self._policy = search, policy
         self._clock, self._seed = clock, limits.seed
         self._ask, self._until = over, until
-        self._count = 1 if limits.deterministic else limits.workers
+        self._count = 1 if limits.deterministic else min(limits.workers, _MOST_THREADS)
         self._length = min(_TURN_SHARE * limits.time_limit_s * self._count, _TURN_S)
         self._trials: dict[Batching, Trial] = {}
         self._ended = False
@@ -91,8 +93,9 @@ class Contest:
         return min(self._trials.values(), key=_makespan_us)
 
     def _over(self, *, ask: bool = True) -> bool:
-        stop = self._ask() if ask else self._ended or self._clock.interrupted
-        return stop or self._clock.elapsed() >= self._until
+        if ask and self._ask():
+            self._ended = True
+        return self._ended or self._clock.interrupted or self._clock.elapsed() >= self._until
 
     def _round(self, trials: Sequence[Trial], again: int) -> None:
         """A turn for each of some batchings, and one twice as long for the best ones."""
