@@ -43,7 +43,6 @@ def main(arguments: list[str]) -> NoReturn:
     # Open from here to the end: a free port that is looked up may be taken before it is used.
     door = socket.create_server(("127.0.0.1", 0), backlog=world_size)
     ranks = {_start(rank, world_size, door, paths): rank for rank in range(world_size)}
-    _store = _serve(door)  # is there as long as this process
 
     def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
         _end(ranks)
@@ -52,6 +51,7 @@ def main(arguments: list[str]) -> NoReturn:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     threading.Thread(target=_stop_with_parent, daemon=True, name="arachne-parent").start()
+    _store = _serve(door)  # is there as long as this process
     os._exit(_wait(ranks))
 
 

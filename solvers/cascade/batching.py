@@ -3,7 +3,8 @@
 The relaxation (deadlines and device time, exact by dynamic programming) gives a bound for every
 batching and first batchings. These meet in a contest, with their neighbours later on; the full
 solver spends what is left of the time on the winner. On many nodes the full solver itself, which
-cuts such problems into pods, is what batchings are compared by.
+cuts such problems into pods, is what batchings are compared by, and where memory may be short over
+time, of which list schedules know nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from arachne_opt.solvers.cascade.batching_digest import BatchingDigest
 from arachne_opt.solvers.cascade.batching_search import BatchingSearch
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.large import is_large
+from arachne_opt.solvers.cascade.room import Room
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.registry import PORTFOLIO, cascade_solver
 from arachne_opt.solvers.seeds.policy_file import CASCADES, PolicyFile
@@ -35,8 +37,8 @@ from arachne_opt.solvers.seeds.shipped import SHIPPED, Shipped, resolved
 
 # Shares of the time: to place one batching at first, and until the contest has ended.
 _PLACE_SHARE, _CONTEST_SHARE = 0.05, 0.85
-# On many nodes: for the first and for the second placing of a batching in a contest of so many.
-_LARGE_SHARES, _LARGE_COUNT = (0.08, 0.16), 4
+# Where the full solver compares: for the first and the second placing of so many batchings.
+_FEW_SHARES, _FEW = (0.08, 0.16), 4
 
 _STRETCHES = (1.0, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0)
 
@@ -121,11 +123,11 @@ def solve_batching(
     method = cascade_solver(solver, policy=known)
     placer = _Placer(problem, limits, clock, method, on_progress, bound_us)
     firsts = list(_first_batchings(digest, bound_us, start))
-    large = is_large(Digest(placer.problem_of(firsts[0])))
-    contest = None if large else _begun(BatchingSearch(digest, limits.seed), placer, known, firsts)
+    few = _need_solver([placer.problem_of(batching) for batching in firsts[:_FEW]])
+    contest = None if few else _begun(BatchingSearch(digest, limits.seed), placer, known, firsts)
     first = placer.place(firsts[0], start_plan, _PLACE_SHARE)
     if contest is None:
-        best, tried = _best_of_few(placer, first, firsts[:_LARGE_COUNT])
+        best, tried = _best_of_few(placer, first, firsts[:_FEW])
     else:
         contest.trial(first.batching).know(first.plan)
         contest.run()
@@ -137,6 +139,13 @@ def solve_batching(
         bound_us=min(bound_us, best.objective_us),
         tried=tried,
     )
+
+
+def _need_solver(problems: Sequence[CascadeProblem]) -> bool:
+    """Whether list schedules say too little to compare batchings of these problems by them."""
+    if is_large(Digest(problems[0])):
+        return True
+    return any(one.resident_bytes and Room(one).may_be_short() for one in problems)
 
 
 def _begun(
@@ -164,7 +173,7 @@ def _finished(contest: Contest, placer: _Placer, first: _Placed) -> _Placed:
     if best.batching == first.batching and best.plan.makespan_us >= first.objective_us and done:
         return first
     last = placer.place(best.batching, best.plan)
-    # List schedules do not count memory over time, so that the plan may not have been possible.
+    # Neighbours may be short of memory over time where the first batchings are not.
     return last if last.objective_us <= first.objective_us else first
 
 
@@ -174,7 +183,7 @@ def _best_of_few(
     """The best of some batchings after all the time, and how many were placed."""
     known = {first.batching: first}
     live = list(batchings)
-    for share in (*_LARGE_SHARES, 1.0):
+    for share in (*_FEW_SHARES, 1.0):
         for batching in live:
             if placer.clock.over() or placer.content(_least_us(known)):
                 break

@@ -1,4 +1,4 @@
-"""A contest of batchings: all are placed for a while, and the better half for twice as long.
+"""A contest of batchings: all are placed for a while, and the best ones for twice as long.
 
 The winner meets its neighbours in the next round: batchings that a walk with other cuts comes
 across. Threads search different batchings at a time, as walks in C leave the interpreter to others.

@@ -107,6 +107,8 @@ def test_nor_where_memory_is_short_for_what_list_schedules_find() -> None:
     assert found.batching == ((2,),)
     alone = cascade_solver().solve(problem.placement_problem(((1, 1),)), SHORT)
     assert free.result.objective_us < found.result.objective_us < alone.objective_us
+    other = makespan_us(problem, start=((1, 1),))
+    assert (other.batching, other.result.objective_us) == (((2,),), found.result.objective_us)
 
 
 def test_equal_input_and_seed_give_an_equal_answer() -> None:
