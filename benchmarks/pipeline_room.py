@@ -28,9 +28,11 @@ from arachne_opt.importers.scenario_problems import scenario_problem
 from arachne_opt.pipeline.problem import PipelineOptions, PipelineProblem
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.pipeline.registry import pipeline_solver
-from arachne_opt.solvers.pipeline.restrictions import FREE, Restrictions
+from arachne_opt.solvers.pipeline.restrictions import Restrictions
 from arachne_opt.solvers.pipeline.several_bound import open_cases
 from arachne_opt.solvers.pipeline.single_bound import open_batches
+from arachne_opt.solvers.pipeline.stage_facts import OptionStages, Stages
+from arachne_opt.solvers.pipeline.stage_mixes import StageMixes
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
 _SEARCH_S = 20
@@ -57,18 +59,17 @@ def _row(scenario: Scenario, options: argparse.Namespace) -> tuple[object, ...]:
     )
     ours, known = _ours_s(problem), scenario.best_known_s
     asked = options.below * (known if options.known and known else min(ours, known or ours))
-    bench = Workbench(
-        problem, TableCosts(problem), FREE if options.mixed else Restrictions(pure_stages=True)
-    )
+    bench = Workbench(problem, TableCosts(problem), Restrictions(pure_stages=True))
+    stages = StageMixes(bench) if options.mixed else OptionStages(bench)
     begin = time.monotonic()
 
     def over() -> bool:
         return time.monotonic() - begin > options.time_limit
 
     if options.least:
-        shown = _cases(bench, asked, over, options.least)
+        shown = _cases(bench, stages, asked, over, options.least)
     else:
-        shown = _batches(bench, asked, over)
+        shown = _batches(bench, stages, asked, over)
     return (
         scenario.name,
         known,
@@ -79,16 +80,18 @@ def _row(scenario: Scenario, options: argparse.Namespace) -> tuple[object, ...]:
     )
 
 
-def _batches(bench: Workbench, asked_s: float, over: Callable[[], bool]) -> str:
+def _batches(bench: Workbench, stages: Stages, asked_s: float, over: Callable[[], bool]) -> str:
     """Batches for which a plan of one pipeline may take less time."""
-    left = list(open_batches(bench, asked_s, over))
-    every = len(bench.ranking.batches(bench.problem.global_batch))
+    left = list(open_batches(bench, stages, asked_s, over))
+    every = len(stages.batches)
     return f"{len(left)} of {every}" + (f" ({', '.join(map(str, left[:8]))})" if left else "")
 
 
-def _cases(bench: Workbench, asked_s: float, over: Callable[[], bool], least: int) -> str:
+def _cases(
+    bench: Workbench, stages: Stages, asked_s: float, over: Callable[[], bool], least: int
+) -> str:
     """Cases in which a plan of so many pipelines or more may take less time."""
-    left = list(open_cases(bench, asked_s, over, least=least))
+    left = list(open_cases(bench, stages, asked_s, over, least=least))
     counts = ", ".join(dict.fromkeys(f"{c.least} to {c.most}" for c in left))
     return f"{len(left)}" + (f" (pipelines: {counts})" if left else "")
 

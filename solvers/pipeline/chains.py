@@ -2,8 +2,8 @@
 
 From the last stage backwards, with k stages that hold all rows from a on, on devices d or fewer:
 
-    fill[k, q, p, a, d] = min over ends b and next options n of
-                          load(q, a, b | p, n) + fill[k - 1, n, q, b, d - used(q)]
+    fill[k, q, p, a, d] = min over ends b, next options n and splits s of q of
+                          load(q, a, b | p, n) + fill[k - 1, n, q, b, d - used(q, s)]
 
 where q is the option of the first of these stages and p that of the stage before it: both decide
 what is sent. Options p that cost q the same are one class. Stages whose load or exchange is above
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
-from arachne_opt.solvers.pipeline.workbench import Workbench
+from arachne_opt.solvers.pipeline.stage_facts import SplitStages
 
 _TOGETHER = 100_000  # sums that are looked at together
 LONG = 3  # pipelines of more stages pay their first send twice
@@ -55,40 +55,33 @@ class Chains:
     """All pipelines of a batch. Unless ``exact``, stages pay the least sends of any neighbours.
 
     Args:
-        bench: prices and limits.
-        batch: samples of a micro-batch over all replicas.
+        stages: of the batch.
+        limits: devices of each place.
+        most_stages: of a pipeline.
         exact: whether sends are those between the neighbours that there are.
-        limits: devices of each place, if they are not all that there are.
         across_ab: what exchanges of stages take beside those inside them.
     """
 
     def __init__(
         self,
-        bench: Workbench,
-        batch: int,
+        stages: SplitStages,
+        limits: Ints,
+        most_stages: int,
         *,
         exact: bool,
-        limits: Ints | None = None,
         across_ab: Floats | None = None,
     ) -> None:
-        tables = bench.tables(batch)
-        places = bench.space.device_rows()
-        used = tables.usage[:, places]
-        self.limits = bench.place_limits if limits is None else limits
-        options = np.flatnonzero((used <= self.limits).all(axis=1))
-        tables.fill(options)
-        self.count = len(options)
-        self.rows = tables.rows
-        self._tables, self._options = tables, options
-        self._work, self._sync = tables.work_oab[options], tables.sync_oab[options]
+        facts, splits = stages
+        self.count, self.rows, self.limits = facts.count, facts.rows, limits
+        self._facts, self._work, self._sync = facts, facts.work_oab, facts.exchange_oab
         if across_ab is not None:
             self._sync = self._sync + across_ab
-        used = used[options]
-        self._unit = (
-            np.maximum(np.gcd.reduce(used, axis=0), 1) if self.count else np.ones_like(places)
-        )
-        self._used, self._cells = used // self._unit, self.limits // self._unit
-        self._most_stages = min(bench.space.in_stages, self.rows)
+        every = np.concatenate([np.zeros((0, len(limits)), dtype=np.int64), *splits])
+        self._unit: Ints = np.maximum(np.gcd.reduce(every, axis=0), 1)
+        self._cells = limits // self._unit
+        self._splits = [used // self._unit for used in splits]
+        self._least = [used.min(axis=0) for used in self._splits]
+        self._most_stages = min(most_stages, self.rows)
         self._sends = self._all_sends() if exact else self._least_sends()
 
     def least_fill_s(self, load_s: float, exchange_s: float, most_s: float) -> float:
@@ -121,16 +114,15 @@ class Chains:
 
     def _least_sends(self) -> _Sends:
         everyone = tuple(range(self.count))
-        forward, backward = self._cuts()
         return _Sends(
             state=(0,) * self.count,
-            ahead=tuple(((forward[o].min(axis=0), everyone),) for o in everyone),
-            back=tuple((backward[:, o].min(axis=0),) for o in everyone),
+            ahead=tuple(((row, everyone),) for row in self._facts.ahead_ob),
+            back=tuple((row,) for row in self._facts.back_oa),
             back_class=np.zeros((self.count, self.count), dtype=np.int64),
         )
 
     def _all_sends(self) -> _Sends:
-        forward, backward = self._cuts()
+        forward, backward = self._facts.sends()
         ahead, back = [], []
         back_class = np.zeros((self.count, self.count), dtype=np.int64)
         for o in range(self.count):
@@ -141,16 +133,9 @@ class Chains:
             back.append(tuple(costs))
         return _Sends(tuple(range(self.count)), tuple(ahead), tuple(back), back_class)
 
-    def _cuts(self) -> tuple[Floats, Floats]:
-        """Sends between options [before, after, cut], forward and backward."""
-        before, after = np.meshgrid(self._options, self._options, indexing="ij")
-        forward, backward = self._tables.cuts(before.ravel(), after.ravel())
-        shape = (self.count, self.count, self.rows + 1)
-        return forward.reshape(shape), backward.reshape(shape)
-
     def _fits(self, o: int, in_flight: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         """Which stages [a, b] the memory holds."""
-        ends = self._tables.ends(self._options[[o]], in_flight)[0]
+        ends = self._facts.ends(in_flight)[o]
         fits: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = (
             np.arange(self.rows + 1) <= ends[:, None]
         )
@@ -162,15 +147,42 @@ class Chains:
         return np.where(good, load_s, np.inf)
 
     def _alone(self, limits: _Limits) -> Floats:
-        best: Floats = np.full(self._shape((self._cells + 1).tolist(), self.rows), np.inf)[0]
+        best: Floats = np.full(self._shape(self._cells, self.rows), np.inf)[0]
         for o in range(self.count):
-            self._lower(best, o, self._kept(o, 1, self._work[o], limits)[0, -1])
+            fill = float(self._kept(o, 1, self._work[o], limits)[0, -1])
+            if np.isfinite(fill):
+                self._lower(best, o, self._left(o, self._nothing) + fill)
         return best
 
+    @property
+    def _nothing(self) -> Floats:
+        """Fill of no stages, on any devices."""
+        return np.zeros(self._shape(self._cells, self.rows))
+
+    def _left(self, o: int, after: Floats) -> Floats:
+        """The least of what comes after a stage, on devices that one of its splits leaves.
+
+        On the devices beside the least that a split takes of each place.
+        """
+        cells = after.shape[1:]
+        splits = self._splits[o].tolist()
+        sources = [
+            _corner(after, [n - u for n, u in zip(cells, used, strict=True)]) for used in splits
+        ]
+        if len(splits) == 1:
+            return sources[0]
+        room = self._cells - self._least[o] + 1
+        found = np.full((len(after), *room.tolist()), np.inf)
+        for used, source in zip(splits, sources, strict=True):
+            beyond = [u - n for u, n in zip(used, self._least[o].tolist(), strict=True)]
+            where = found[(slice(None), *(slice(n, None) for n in beyond))]
+            np.minimum(where, source, out=where)
+        return found
+
     def _lower(self, best: Floats, o: int, fill: Floats) -> None:
-        """Puts fills of pipelines that begin with an option on the devices that they take."""
-        where = tuple(slice(n, None) for n in self._used[o].tolist())
-        best[where] = np.minimum(best[where], fill)
+        """Puts fills of pipelines that begin with a stage on the devices that they take."""
+        where = best[tuple(slice(n, None) for n in self._least[o].tolist())]
+        np.minimum(where, fill[0], out=where)
 
     def _last_stages(self, limits: _Limits) -> _Layer:
         layer: _Layer = {}
@@ -178,28 +190,32 @@ class Chains:
             for c, back in enumerate(self._sends.back[o]):
                 load = self._work[o] + 2 * back[:, None]
                 ends = self._kept(o, 1, load, limits)[1:, -1:]
-                fill = np.broadcast_to(_wide(ends, self._cells), self._shape(self._room(o), 1))
-                self._keep(layer, (self._sends.state[o], c), o, fill)
+                if np.isfinite(ends).any():
+                    fill = _wide(ends, self._cells) + self._left(o, self._nothing)
+                    self._keep(layer, (self._sends.state[o], c), o, fill)
         return layer
 
     def _sources(self, layer: _Layer) -> Iterator[tuple[int, Floats, Floats]]:
-        """For each option and cost of sends ahead the fill after it, on devices that it leaves."""
+        """For each stage and cost of sends ahead the fill after it, on devices that it leaves."""
+        known: dict[tuple[_Key, ...], Floats] = {}
         for o in range(self.count):
-            room = (slice(None), *(slice(0, n) for n in self._room(o)))
             for ahead, following in self._sends.ahead[o]:
                 keys = {
                     (self._sends.state[q], int(self._sends.back_class[q, o])) for q in following
                 }
-                after = [layer[key][room] for key in sorted(keys) if key in layer]
-                if after:
-                    yield o, ahead, np.minimum.reduce(after)
+                some = tuple(key for key in sorted(keys) if key in layer)
+                if not some:
+                    continue
+                if some not in known:
+                    known[some] = np.minimum.reduce([layer[key] for key in some])
+                yield o, ahead, self._left(o, known[some])
 
     def _with_first(
         self, best: Floats, k: int, sources: list[tuple[int, Floats, Floats]], limits: _Limits
     ) -> None:
         for o, ahead, after in sources:
             load = self._work[o] + ahead * (2 if k > LONG else 1)
-            self._lower(best, o, _through(self._kept(o, k, load, limits)[:1], after)[0])
+            self._lower(best, o, _through(self._kept(o, k, load, limits)[:1], after))
 
     def _with_inner(
         self, k: int, sources: list[tuple[int, Floats, Floats]], limits: _Limits, most_s: float
@@ -214,21 +230,21 @@ class Chains:
         return layer
 
     def _keep(self, layer: _Layer, key: _Key, o: int, fill: Floats) -> None:
-        """Puts fills by first row from 1 on, on what devices the option leaves, into a layer."""
+        """Puts fills by first row from 1 on, on what devices a stage leaves, into a layer."""
         if not np.isfinite(fill).any():
             return
         if key not in layer:
-            layer[key] = np.full(self._shape((self._cells + 1).tolist(), 0), np.inf)
-        where = (slice(1, None), *(slice(n, None) for n in self._used[o].tolist()))
-        layer[key][where] = np.minimum(layer[key][where], fill)
+            layer[key] = np.full(self._shape(self._cells, 0), np.inf)
+        where = layer[key][(slice(1, None), *(slice(n, None) for n in self._least[o].tolist()))]
+        np.minimum(where, fill, out=where)
 
-    def _room(self, o: int) -> list[int]:
-        """Cells of each place beside those that an option takes."""
-        room: list[int] = (self._cells - self._used[o] + 1).tolist()
-        return room
+    def _shape(self, cells: Ints, first_row: int) -> tuple[int, ...]:
+        return (self.rows + 1 - first_row, *(cells + 1).tolist())
 
-    def _shape(self, cells: list[int], first_row: int) -> tuple[int, ...]:
-        return (self.rows + 1 - first_row, *cells)
+
+def _corner(after: Floats, sizes: list[int]) -> Floats:
+    """The first so many cells of each place."""
+    return after[(slice(None), *(slice(0, n) for n in sizes))]
 
 
 def _through(load: Floats, after: Floats) -> Floats:

@@ -15,6 +15,7 @@ import numpy as np
 from arachne_opt.costs.pipeline.base import Ints
 from arachne_opt.solvers.pipeline.chains import Chains
 from arachne_opt.solvers.pipeline.device_prices import Part, Window
+from arachne_opt.solvers.pipeline.stage_facts import Stages
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
 _NONE = -(10**12)
@@ -36,6 +37,7 @@ class _Tabled(NamedTuple):
 
 def none_go_together(
     bench: Workbench,
+    stages: Stages,
     window: Window,
     least: int,
     parts: Sequence[Part],
@@ -44,7 +46,7 @@ def none_go_together(
     """Whether no plan of at least so many pipelines from these parts trains enough: a proof."""
     if np.prod(window.devices + 1) > _MOST_CELLS:
         return False
-    tables = _Tables(bench, window, least)
+    tables = _Tables(bench, stages, window, least)
     for exact in (False, True):
         left = tables.left(tables.first(parts, exact=exact), over)
         if left is None:
@@ -56,8 +58,9 @@ def none_go_together(
 
 
 class _Tables:
-    def __init__(self, bench: Workbench, window: Window, least: int) -> None:
-        self._bench = bench
+    def __init__(self, bench: Workbench, stages: Stages, window: Window, least: int) -> None:
+        self._most_stages = bench.space.in_stages
+        self._stages = stages
         self._window = window
         self._least = least
         self._made = 0
@@ -71,10 +74,10 @@ class _Tables:
             batch = part.chains.batch
             if batch not in chains:
                 chains[batch] = Chains(
-                    self._bench,
-                    batch,
+                    self._stages.split(batch, limits),
+                    limits,
+                    self._most_stages,
                     exact=exact,
-                    limits=limits,
                     across_ab=self._window.across_ab,
                 )
             tabled.append(self._table(chains[batch], batch, part.low_s, part.high_s))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
 from arachne_opt.solvers.pipeline.chains import LONG
-from arachne_opt.solvers.pipeline.workbench import Workbench
+from arachne_opt.solvers.pipeline.stage_facts import PricedStages
 
 _Allowed = NDArray[np.bool_]
 
@@ -97,27 +97,16 @@ class Answer:
 
 
 class PricedChains:
-    """All pipelines of a batch."""
+    """All pipelines of the stages of a batch, of so many stages at most."""
 
-    def __init__(self, bench: Workbench, batch: int) -> None:
-        tables = bench.tables(batch)
-        places = bench.space.device_rows()
-        used = tables.usage[:, places]
-        options = np.flatnonzero((used <= bench.place_limits).all(axis=1))
-        tables.fill(options)
-        self.batch, self.count, self.rows = batch, len(options), tables.rows
-        self.used = used[options].astype(np.float64)
-        self.exchange_s = tables.sync_oab[options]
-        self.most_stages = min(bench.space.in_stages, self.rows)
-        self._tables, self._options = tables, options
+    def __init__(self, stages: PricedStages, most_stages: int) -> None:
+        facts, self.used = stages
+        self.batch, self.count, self.rows = facts.batch, facts.count, facts.rows
+        self.exchange_s = facts.exchange_oab
+        self.most_stages = min(most_stages, self.rows)
+        self._facts, self._work = facts, facts.work_oab
+        self._ahead, self._back = facts.ahead_ob[:, None, :], facts.back_oa[:, :, None]
         self._ends: dict[int, Ints] = {}
-        self._work = tables.work_oab[options]
-        shape = (self.count, self.count, self.rows + 1)
-        before, after = np.meshgrid(options, options, indexing="ij")
-        ahead, back = tables.cuts(before.ravel(), after.ravel())
-        if self.count:
-            self._ahead = ahead.reshape(shape).min(axis=1)[:, None, :]
-            self._back = back.reshape(shape).min(axis=0)[:, :, None]
 
     def cheapest(self, prices: Floats, limits: Floats) -> float:
         """Least price of the devices of a pipeline, infinite where there is none.
@@ -179,7 +168,7 @@ class PricedChains:
     def _fits(self, in_flight: int) -> _Allowed:
         """Which stages [option, first, end] the memory holds."""
         if in_flight not in self._ends:
-            self._ends[in_flight] = self._tables.ends(self._options, in_flight)[:, :, None]
+            self._ends[in_flight] = self._facts.ends(in_flight)[:, :, None]
         fits: _Allowed = np.arange(self.rows + 1) <= self._ends[in_flight]
         return fits
 

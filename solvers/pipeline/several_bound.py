@@ -21,6 +21,7 @@ from arachne_opt.solvers.pipeline.bounds import WorkBound
 from arachne_opt.solvers.pipeline.device_prices import PriceFitter, Prices, Window, swept
 from arachne_opt.solvers.pipeline.part_tables import none_go_together
 from arachne_opt.solvers.pipeline.priced_chains import PricedChains
+from arachne_opt.solvers.pipeline.stage_facts import Stages
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
 Span = tuple[float, float]
@@ -46,14 +47,19 @@ class Case:
 
 
 def open_cases(
-    bench: Workbench, seconds: float, over: Callable[[], bool], *, least: int = 2
+    bench: Workbench,
+    stages: Stages,
+    seconds: float,
+    over: Callable[[], bool],
+    *,
+    least: int = 2,
 ) -> Iterator[Case]:
     """Cases in which a plan of ``least`` pipelines or more may take less time: none is a proof.
 
-    The proof holds for pipelines of the stages that the workbench has as options, any number of
-    them, in any order and with any rows. A search that is over leaves the rest of the cases open.
+    The proof holds for pipelines of these stages, any number of them, in any order and with any
+    rows. A search that is over leaves the rest of the cases open.
     """
-    proof = _Proof(bench, seconds, over)
+    proof = _Proof(bench, stages, seconds, over)
     for places in _subsets(len(bench.space.places)):
         room = seconds - proof.bound.seconds(bench.problem.global_batch, places)
         if room < 0:
@@ -68,13 +74,17 @@ def open_cases(
 
 
 class _Proof:
-    def __init__(self, bench: Workbench, seconds: float, over: Callable[[], bool]) -> None:
+    def __init__(
+        self, bench: Workbench, stages: Stages, seconds: float, over: Callable[[], bool]
+    ) -> None:
         self.bench = bench
+        self.stages = stages
         self.seconds = seconds
         self.over = over
         self.bound = WorkBound(bench.space)
-        batches = range(1, max(bench.ranking.batches(bench.problem.global_batch), default=0) + 1)
-        chains = [PricedChains(bench, b) for b in batches if bench.tables(b).options]
+        batches = range(1, max(stages.batches, default=0) + 1)
+        priced = (stages.priced(batch) for batch in batches)
+        chains = [PricedChains(p, bench.space.in_stages) for p in priced if p.facts.count]
         self._fitter = PriceFitter(chains, Prices(self.bound.prices, 0.0))
 
     def most_pipelines(self, places: tuple[int, ...]) -> int:
@@ -134,7 +144,7 @@ class _Proof:
             if sweep.found or self.over():  # then not all was looked at
                 return False
             parts += sweep.parts
-        return none_go_together(self.bench, window, case.least, parts, self.over)
+        return none_go_together(self.bench, self.stages, window, case.least, parts, self.over)
 
     def _window(self, case: Case, across_ab: Floats) -> Window:
         devices = np.zeros(len(self.bench.space.places))

@@ -13,38 +13,44 @@ from dataclasses import dataclass
 
 from arachne_opt.solvers.pipeline.bounds import WorkBound
 from arachne_opt.solvers.pipeline.chains import Chains
+from arachne_opt.solvers.pipeline.stage_facts import Stages
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
 Span = tuple[float, float]
 
-_STEP = 0.004  # of the time, between limits of the exchange
-_FINEST = 0.0005  # the same where the exact sends are known
+# Splits of a stage, whether sends are exact, and what there is between limits of the exchange, as a
+# part of the time: first for all batches, then for what is left open.
+_LOOKS = ((8, False, 0.004), (None, True, 0.0005))
 _SAME = 1 - 2e-4  # a load that falls by less has come to rest
 _ROUNDS = 30
 
 
-def open_batches(bench: Workbench, seconds: float, over: Callable[[], bool]) -> Iterator[int]:
+def open_batches(
+    bench: Workbench, stages: Stages, seconds: float, over: Callable[[], bool]
+) -> Iterator[int]:
     """Batches at which a pipeline may take less than ``seconds``: none is a proof.
 
-    The proof holds for the stages that the workbench has as options, any number of them, in any
-    order and with any rows. A search that is over leaves the rest of the batches open.
+    The proof holds for these stages, any number of them, in any order and with any rows. A search
+    that is over leaves the rest of the batches open.
     """
-    for batch in bench.ranking.batches(bench.problem.global_batch):
-        if over() or open_exchanges(bench, batch, seconds):
+    for batch in stages.batches:
+        if over() or open_exchanges(bench, stages, batch, seconds):
             yield batch
 
 
-def open_exchanges(bench: Workbench, batch: int, seconds: float) -> list[Span]:
+def open_exchanges(bench: Workbench, stages: Stages, batch: int, seconds: float) -> list[Span]:
     """Spans of the gradient exchange at which a pipeline of the batch may take less time."""
-    quick = Chains(bench, batch, exact=False)
-    if not quick.count:
-        return []
     proof = _Proof(-(-bench.problem.global_batch // batch), seconds)
     most_s = seconds - WorkBound(bench.space).seconds(bench.problem.global_batch)
-    spans = list(proof.open_spans(quick, (0.0, max(most_s, 0.0)), _STEP))
-    if spans:
-        exact = Chains(bench, batch, exact=True)
-        spans = [s for span in spans for s in proof.open_spans(exact, span, _FINEST)]
+    spans, limits = [(0.0, max(most_s, 0.0))], bench.place_limits
+    for most, exact, step in _LOOKS:
+        split = stages.split(batch, limits, most)
+        if not split.facts.count:
+            return []
+        chains = Chains(split, limits, bench.space.in_stages, exact=exact)
+        spans = [s for span in spans for s in proof.open_spans(chains, span, step)]
+        if not spans:
+            break
     return spans
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from arachne_opt.pipeline.problem import PipelineOptions
 from arachne_opt.solvers.pipeline import several_bound
-from arachne_opt.solvers.pipeline.chains import Chains
 from arachne_opt.solvers.pipeline.columns import Column
 from arachne_opt.solvers.pipeline.priced_chains import PricedChains, Question
 from arachne_opt.solvers.pipeline.several_bound import open_cases
+from arachne_opt.solvers.pipeline.stage_facts import OptionStages
 from tests.solvers.pipeline.small import bench_of
-from tests.solvers.pipeline.test_single_bound import parts, pipelines
+from tests.solvers.pipeline.test_single_bound import chains_of, parts, pipelines
 
 POOLS = ("A100-40=1,V100-16=1", "A100-40=3", "A100-40=2,V100-16=1")
 STAGES = 2
@@ -66,8 +66,8 @@ def best_of_several(bench):
 def test_a_plan_is_never_excluded_and_what_is_well_below_all_plans_is(seed):
     bench = small_bench(seed)
     best = best_of_several(bench)
-    assert list(open_cases(bench, best * (1 + 1e-6), lambda: False)) != []
-    assert list(open_cases(bench, best * 0.97, lambda: False)) == []
+    assert list(open_cases(bench, OptionStages(bench), best * (1 + 1e-6), lambda: False)) != []
+    assert list(open_cases(bench, OptionStages(bench), best * 0.97, lambda: False)) == []
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -75,7 +75,7 @@ def test_the_least_price_is_that_of_the_best_of_all_pipelines_or_below_it(seed):
     bench, batch = small_bench(seed), 2
     every = list(columns_of(bench, batch))
     places = bench.space.device_rows()
-    chains = PricedChains(bench, batch)
+    chains = PricedChains(OptionStages(bench).priced(batch), bench.space.in_stages)
     allowed = np.ones_like(chains.exchange_s, dtype=bool)
     loads = np.array(sorted(c.load_s for c in every)[:: max(1, len(every) // 6)]) * (1 + 1e-12)
     prices = np.array([1.0, 0.7])[: len(places)]
@@ -92,7 +92,7 @@ def test_the_least_price_is_that_of_the_best_of_all_pipelines_or_below_it(seed):
 
 def test_least_fills_fall_with_the_devices_and_end_at_the_least_of_all():
     bench = small_bench(0)
-    chains = Chains(bench, 1, exact=True)
+    chains = chains_of(bench, 1, exact=True)
     fills = chains.least_fills_s(np.inf, np.inf, np.inf)
     assert fills.shape == tuple(bench.place_limits + 1)
     assert fills.flat[-1] == chains.least_fill_s(np.inf, np.inf, np.inf)
@@ -105,8 +105,10 @@ def test_least_fills_fall_with_the_devices_and_end_at_the_least_of_all():
 
 def test_a_search_that_is_over_leaves_cases_open():
     bench = small_bench(0)
-    assert list(open_cases(bench, 1e-6, lambda: True)) == []  # closed by the work alone
-    assert list(open_cases(bench, 1e6, lambda: True)) != []
+    assert (
+        list(open_cases(bench, OptionStages(bench), 1e-6, lambda: True)) == []
+    )  # closed by the work alone
+    assert list(open_cases(bench, OptionStages(bench), 1e6, lambda: True)) != []
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -114,7 +116,9 @@ def test_no_plan_has_more_pipelines_than_the_proof_looks_at(seed):
     bench = small_bench(seed)
     used = {tuple(c.used) for b in range(1, SAMPLES + 1) for c in columns_of(bench, b)}
     places = tuple(range(len(bench.space.places)))
-    most = several_bound._Proof(bench, np.inf, lambda: False).most_pipelines(places)
+    most = several_bound._Proof(bench, OptionStages(bench), np.inf, lambda: False).most_pipelines(
+        places
+    )
     assert 1 <= most <= bench.place_limits.sum()
     for chosen in combinations_with_replacement(sorted(used), most + 1):
         assert not (np.sum(chosen, axis=0) <= bench.limits).all()

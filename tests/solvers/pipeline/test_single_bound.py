@@ -8,6 +8,7 @@ import pytest
 from arachne_opt.pipeline.problem import PipelineOptions
 from arachne_opt.solvers.pipeline.chains import Chains
 from arachne_opt.solvers.pipeline.single_bound import open_batches, open_exchanges
+from arachne_opt.solvers.pipeline.stage_facts import OptionStages
 from tests.solvers.pipeline.small import bench_of
 
 POOLS = ("A100-40=2,V100-16=2", "A100-40=3", "V100-16=2,A100-40=1")
@@ -17,6 +18,12 @@ STAGES = 3
 def small_bench(seed):
     options = PipelineOptions(max_stages=STAGES, max_pipelines=1, allow_excess=True)
     return bench_of(POOLS[seed % 3], rows=4, batch=12, seed=seed, options=options)
+
+
+def chains_of(bench, batch, *, exact):
+    limits = bench.place_limits
+    split = OptionStages(bench).split(batch, limits)
+    return Chains(split, limits, bench.space.in_stages, exact=exact)
 
 
 def pipelines(bench, batch, most_stages):
@@ -60,7 +67,7 @@ def parts(tables, template, cuts):
 def test_the_least_fill_is_that_of_the_best_of_all_pipelines(seed):
     bench, batch = small_bench(seed), (2, 4, 3)[seed % 3]
     every = list(priced(bench, batch))
-    exact, quick = (Chains(bench, batch, exact=e) for e in (True, False))
+    exact, quick = (chains_of(bench, batch, exact=e) for e in (True, False))
     loads = sorted(p[0] for p in every)
     exchanges = sorted(p[3] for p in every)
     for load, exchange in product(loads[:: max(1, len(loads) // 5)], (exchanges[0], np.inf)):
@@ -75,11 +82,15 @@ def test_a_plan_is_never_excluded_and_what_is_well_below_all_plans_is(seed):
     bench, batch = small_bench(seed), (2, 4, 3)[seed]
     rounds = -(-12 // batch)
     best = min((rounds - 1) * load + fill + u + x for load, fill, u, x in priced(bench, batch))
-    assert open_exchanges(bench, batch, best * (1 + 1e-9)) != []
-    assert open_exchanges(bench, batch, best * 0.98) == []
+    assert open_exchanges(bench, OptionStages(bench), batch, best * (1 + 1e-9)) != []
+    assert open_exchanges(bench, OptionStages(bench), batch, best * 0.98) == []
 
 
 def test_a_search_that_is_over_leaves_all_batches_open():
     bench = small_bench(0)
-    assert list(open_batches(bench, 1e-6, lambda: True)) == bench.ranking.batches(12)
-    assert all(open_exchanges(bench, b, 1e-6) == [] for b in bench.ranking.batches(12))
+    assert list(
+        open_batches(bench, OptionStages(bench), 1e-6, lambda: True)
+    ) == bench.ranking.batches(12)
+    assert all(
+        open_exchanges(bench, OptionStages(bench), b, 1e-6) == [] for b in bench.ranking.batches(12)
+    )
