@@ -44,7 +44,7 @@ def none_go_together(
     over: Callable[[], bool],
 ) -> bool:
     """Whether no plan of at least so many pipelines from these parts trains enough: a proof."""
-    if np.prod(window.devices + 1) > _MOST_CELLS:
+    if not stages.countable or np.prod(window.devices + 1) > _MOST_CELLS:
         return False
     tables = _Tables(bench, stages, window, least)
     for exact in (False, True):

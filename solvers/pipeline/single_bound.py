@@ -43,6 +43,8 @@ def open_exchanges(bench: Workbench, stages: Stages, batch: int, seconds: float)
     proof = _Proof(-(-bench.problem.global_batch // batch), seconds)
     most_s = seconds - WorkBound(bench.space).seconds(bench.problem.global_batch)
     spans, limits = [(0.0, max(most_s, 0.0))], bench.place_limits
+    if not stages.countable:
+        return spans
     for most, exact, step in _LOOKS:
         split = stages.split(batch, limits, most)
         if not split.facts.count:

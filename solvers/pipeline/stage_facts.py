@@ -58,7 +58,9 @@ class SplitStages(NamedTuple):
 
 
 class Stages(Protocol):
-    """All stages that a proof looks at."""
+    """All stages that a proof looks at; only where they are countable are their splits known."""
+
+    countable: bool
 
     @property
     def batches(self) -> list[int]:
@@ -84,6 +86,7 @@ class OptionStages:
     """The stages that a workbench has as options."""
 
     def __init__(self, bench: Workbench) -> None:
+        self.countable = True
         self._bench = bench
         self._places = bench.space.device_rows()
 

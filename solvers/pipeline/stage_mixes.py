@@ -37,7 +37,7 @@ class _Stage(NamedTuple):
 
     one: int
     other: int
-    count: int
+    ones: int
     others: int
 
 
@@ -48,17 +48,15 @@ class StageMixes:
         bench: prices and limits.
 
     Raises:
-        InputError: replicas share experts or optimizer states, or there are more than two places,
-            for which this is not proven.
+        InputError: replicas share experts or optimizer states, for which this is not proven.
     """
 
     def __init__(self, bench: Workbench) -> None:
-        problem, places = bench.problem, bench.space.places
+        problem = bench.problem
         if problem.options.zero1 or any(kind.ep > 1 for kind in bench.costs.kinds):
             raise InputError("nothing is known of mixed stages that share states or experts")
-        if len(places) > 2:
-            raise InputError(f"nothing is known of mixed stages of {len(places)} types")
         self._bench = bench
+        self.countable = len(bench.space.places) <= 2
         self._roomy = Workbench(_with_room(problem), bench.costs, Restrictions(pure_stages=True))
 
     @property
@@ -83,7 +81,7 @@ class StageMixes:
         for pair in self._pairs(tables):
             if pair.one > pair.other:  # the same two the other way round
                 continue
-            used = self._used(tables, pair, most or pair.count)
+            used = self._used(tables, pair, most or pair.ones)
             used = used[(used <= limits).all(axis=1)]
             if len(used):
                 stages.append(pair)
@@ -126,15 +124,16 @@ class StageMixes:
 
     def _fullest(self, tables: BatchTables, pair: _Stage) -> Iterator[_Stage]:
         """A kind alone if there are devices for it, else all that there can be, and the other."""
-        limits, count = self._bench.place_limits, pair.count + pair.others
+        limits, count = self._bench.place_limits, pair.ones + pair.others
         fit = int(limits[self._place(tables, pair.one)]) // _kind(tables, pair.one).tp
         if pair.one == pair.other:
             if count <= fit:
                 yield pair
         elif 0 < fit < count:
-            there = int(limits[self._place(tables, pair.other)])
-            if (count - fit) * _kind(tables, pair.other).tp <= there:
-                yield _Stage(pair.one, pair.other, fit, count - fit)
+            there = int(limits[self._place(tables, pair.other)]) // _kind(tables, pair.other).tp
+            # Of further types there may be the rest, which is no cheaper.
+            if there and (count - fit <= there or not self.countable):
+                yield _Stage(pair.one, pair.other, fit, min(count - fit, there))
 
     def _place(self, tables: BatchTables, option: int) -> int:
         return self._bench.space.place_of(_kind(tables, option))
@@ -145,9 +144,9 @@ class StageMixes:
         With ``most``, of all splits with the other kind, or the least of some next to each other.
         """
         kind, other = _kind(tables, stage.one), _kind(tables, stage.other)
-        ones, others = np.array([stage.count]), np.array([stage.others])
+        ones, others = np.array([stage.ones]), np.array([stage.others])
         if most is not None and stage.others:
-            count = stage.count + stage.others
+            count = stage.ones + stage.others
             step = -(-(count - 1) // most)
             ones = np.arange(1, count, step)
             others = count - np.minimum(ones + step - 1, count - 1)
@@ -164,25 +163,32 @@ class StageMixes:
             stage: which of them.
             leaves: whether a stage of one kind stands for stages of two types, too.
         """
-        kind, count = _kind(tables, stage.one), stage.count + stage.others
-        rings, others = [], [_kind(tables, stage.other)]
-        if stage.one == stage.other:
-            rings.append([kind] * count)
-            others = self._elsewhere(kind) if leaves else []
-        for other in others:
-            rings += _rings(kind, other, count)
+        kind, other = _kind(tables, stage.one), _kind(tables, stage.other)
+        count = tables.options[stage.one].replicas
+        alone = stage.one == stage.other
+        rings = [[kind] * count] if alone else list(self._rings(kind, other, count))
+        if leaves and (alone or not self.countable):
+            for name, zone in self._elsewhere(kind):
+                away = ReplicaKind(name, min(kind.tp, other.tp), zone=zone)
+                rings += self._rings(kind, away, count)
         costs = [self._bench.costs.stage_sync_s(ring, cautious=True) for ring in rings]
         found: Floats = np.min(costs, axis=0)
         return found
 
-    def _elsewhere(self, kind: ReplicaKind) -> list[ReplicaKind]:
-        """Of each other place a kind as wide, as if it were there."""
+    def _elsewhere(self, kind: ReplicaKind) -> list[tuple[str, str]]:
+        """All places but that of a kind."""
         here = self._bench.space.place_of(kind)
-        return [
-            ReplicaKind(name, kind.tp, zone=zone)
-            for place, (name, zone) in enumerate(self._bench.space.places)
-            if place != here
-        ]
+        return [p for n, p in enumerate(self._bench.space.places) if n != here]
+
+    def _rings(
+        self, one: ReplicaKind, other: ReplicaKind, count: int
+    ) -> Iterator[list[ReplicaKind]]:
+        """Two kinds in turn; of an odd number one is its own neighbour, or there is a third."""
+        if count % 2 and not self.countable:
+            count -= 1
+        if count > 1:
+            yield ([one, other] * count)[:count]
+            yield ([other, one] * count)[:count]
 
     def _sends(
         self, tables: BatchTables, one: Ints, other: Ints, cuts: tuple[Floats, Floats]
@@ -224,13 +230,6 @@ class StageMixes:
 def _kind(tables: BatchTables, option: int) -> ReplicaKind:
     (block,) = tables.options[option].blocks
     return block.kind
-
-
-def _rings(one: ReplicaKind, other: ReplicaKind, count: int) -> Iterator[list[ReplicaKind]]:
-    """Two kinds in turn; where their number is odd, one or the other is its own neighbour."""
-    if count > 1:
-        yield ([one, other] * count)[:count]
-        yield ([other, one] * count)[:count]
 
 
 def _with_room(problem: PipelineProblem) -> PipelineProblem:
