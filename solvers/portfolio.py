@@ -11,8 +11,8 @@ from arachne_opt.cascade.plan import CascadePlan
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cascade.usable import usable_part
 from arachne_opt.solvers.base import Limits, ProgressCallback, Result, Status, StopCheck
-from arachne_opt.solvers.baselines.dynamic_cp import dynamic_cp
-from arachne_opt.solvers.baselines.knapformer import knapformer
+from arachne_opt.solvers.baselines.dynamic_cp import wave_runs
+from arachne_opt.solvers.baselines.knapformer import best_bag_runs
 from arachne_opt.solvers.cascade.bounds import lower_bound
 from arachne_opt.solvers.cascade.digest import Digest, binding_limits
 from arachne_opt.solvers.cascade.large import is_large
@@ -20,7 +20,13 @@ from arachne_opt.solvers.cascade.list_schedule import list_schedules
 from arachne_opt.solvers.cascade.polish import polish
 from arachne_opt.solvers.cascade.quick import quick_plan
 from arachne_opt.solvers.cascade.room import Room
-from arachne_opt.solvers.cascade.schedule import Schedule, from_plan, in_start_order, to_plan
+from arachne_opt.solvers.cascade.schedule import (
+    Schedule,
+    from_plan,
+    in_start_order,
+    left_shift,
+    to_plan,
+)
 from arachne_opt.solvers.cascade.settle import settle
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
@@ -194,14 +200,13 @@ def _rules(digest: Digest, clock: Clock, limits: Limits) -> list[Schedule]:
     They keep a cascade on one group: where hand-offs weigh, that is a good beginning.
     """
     found = []
-    for rule in (knapformer, dynamic_cp):
+    for rule in (best_bag_runs, wave_runs):
         late = clock.wall_s() > _RULE_SHARE * limits.time_limit_s
         if clock.over() or digest.problem.pinned or (late and not limits.deterministic):
             break
-        plan = rule(digest.problem, limits).plan
-        schedule = None if plan is None else from_plan(digest, plan)
-        if schedule is not None:
-            found.append(in_start_order(digest, schedule))
+        runs = rule(digest)
+        if runs is not None:
+            found.append(in_start_order(digest, left_shift(digest, runs)))
     return found
 
 

@@ -43,9 +43,10 @@ _WALK_SHARE = 0.25
 # Building and simplifying a model, which CP-SAT's deterministic time leaves out.
 _RUN_UNITS = 0.1
 
-# Between two looks whether pods have ended. On large problems, and in short sequential searches,
-# proofs take this share of the limit: more time hardly ever raises a bound there.
-_PAUSE_S, _BRIEF_PROOF_SHARE = 0.05, 0.1
+# Between two looks whether pods have ended.
+_PAUSE_S = 0.05
+# Share of short sequential searches for proofs: more time hardly ever raises a bound there.
+_BRIEF_PROOF_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,15 +162,14 @@ class Search:
         )
 
     def _prove_then_improve(self, stop: threading.Event) -> None:
-        if self._parts.proofs:
-            share = _BRIEF_PROOF_SHARE if self._large else 1.0
-            self._prove(stop, share * self._limits.time_limit_s)
+        # As long as pods find something a neighbourhood is too small to matter, and on so large a
+        # problem the first bounds are hardly ever raised.
+        while self._large and not stop.wait(_PAUSE_S):
+            pass
+        if self._parts.proofs and not stop.is_set():
+            self._prove(stop, self._limits.time_limit_s)
         while self._parts.neighbourhoods and not stop.is_set():
-            if self._large:
-                # One neighbourhood is too small to matter as long as pods find something.
-                stop.wait(_PAUSE_S)
-            else:
-                self._improve(stop)
+            self._improve(stop)
 
     def _prove(self, stop: threading.Event, most_s: float) -> None:
         """The ladder of pooled bounds; its solutions are starts of walks."""
@@ -225,13 +225,13 @@ class Search:
     def _in_turn(self) -> None:
         """The same parts one after the other, for one worker or equal results."""
         parts, limit = self._parts, self._limits.time_limit_s
-        if not self._large:
-            self._warm_up()
-        if parts.proofs:
-            share = _BRIEF_PROOF_SHARE if self._large or limit <= SHORT_S else _PROOF_SHARE
-            Aside(lambda stop: self._prove(stop, share * limit)).wait(self._over)
         if self._large:
             self._by_pods()
+        else:
+            self._warm_up()
+        if parts.proofs and not self._over():
+            share = _BRIEF_PROOF_SHARE if limit <= SHORT_S else _PROOF_SHARE
+            Aside(lambda stop: self._prove(stop, share * limit)).wait(self._over)
         while (parts.walks or parts.neighbourhoods) and not self._over():
             if parts.walks:
                 self._walks_for(_WALK_SHARE)

@@ -28,8 +28,7 @@ _SLACK = 0.05
 def dynamic_cp(problem: CascadeProblem, limits: Limits) -> Result:
     """The rule's plan; none on mixed device types, or where a cascade is wider than the devices."""
     begin_s, digest = time.perf_counter(), Digest(problem)
-    runs = _runs(digest) if len(digest.kind_names) == 1 else None
-    return finish(digest, runs, limits, "dynamic-cp", begin_s)
+    return finish(digest, wave_runs(digest), limits, "dynamic-cp", begin_s)
 
 
 @dataclass(slots=True)
@@ -41,7 +40,10 @@ class Group:
     load_us: int = 0
 
 
-def _runs(digest: Digest) -> list[Run] | None:
+def wave_runs(digest: Digest) -> list[Run] | None:
+    """Cascades wave by wave."""
+    if len(digest.kind_names) > 1:
+        return None
     times = [times_us(digest, c) for c in range(len(digest.cascades))]
     if not all(times):
         return None

@@ -25,12 +25,16 @@ from arachne_opt.solvers.cascade.schedule import Run, left_shift
 def knapformer(problem: CascadeProblem, limits: Limits) -> Result:
     """The rule's plan with the best bags; none on mixed device types, or where no bags fit."""
     begin_s, digest = time.perf_counter(), Digest(problem)
-    best = None
-    if len(digest.kind_names) == 1:
-        times = [times_us(digest, c) for c in range(len(digest.cascades))]
-        found = [runs for bags in _bag_sizes(digest) if (runs := bag_runs(digest, bags, times))]
-        best = min(found, key=lambda runs: left_shift(digest, runs).key, default=None)
-    return finish(digest, best, limits, "knapformer", begin_s)
+    return finish(digest, best_bag_runs(digest), limits, "knapformer", begin_s)
+
+
+def best_bag_runs(digest: Digest) -> list[Run] | None:
+    """Cascades in the best bags."""
+    if len(digest.kind_names) > 1:
+        return None
+    times = [times_us(digest, c) for c in range(len(digest.cascades))]
+    found = [runs for bags in _bag_sizes(digest) if (runs := bag_runs(digest, bags, times))]
+    return min(found, key=lambda runs: left_shift(digest, runs).key, default=None)
 
 
 def _bag_sizes(digest: Digest) -> Iterator[list[int]]:

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from arachne_opt.cascade.batching import Batching, BatchingProblem, Segment
 from arachne_opt.cascade.problem import Cascade, CascadeProblem
-from arachne_opt.solvers.cascade.bounds import Pick, pareto_picks
+from arachne_opt.solvers.cascade.bounds import Pick, pareto_picks, speed_prices
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.list_schedule import speed_prices
 
 
 class Cut(NamedTuple):

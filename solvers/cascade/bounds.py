@@ -10,11 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from arachne_opt.solvers.cascade.digest import Digest, Mode
 
 # Steps of the search for the prices of device types on mixed clusters.
 _PRICE_ROUNDS = 40
+# Of the problems at hand: many parts of a search ask for them.
+_fronts_of: WeakKeyDictionary[Digest, list[list[Pick]]] = WeakKeyDictionary()
 
 
 class Pick(NamedTuple):
@@ -35,8 +38,7 @@ def lower_bound(digest: Digest) -> int:
 
 def chain_bound(digest: Digest) -> int:
     """Longest of the cascades' shortest chains."""
-    fronts = fronts_by_shape(digest, [1] * len(digest.kind_names))
-    return max(front[0].chain_us for front in fronts)
+    return max(front[0].chain_us for front in cascade_fronts(digest))
 
 
 def area_bound(digest: Digest, prices: Sequence[int]) -> int:
@@ -69,7 +71,8 @@ def deadline_bound(digest: Digest, prices: Sequence[int]) -> int:
 
     The sum of the cheapest picks only falls as T grows, so that every smaller T is impossible.
     """
-    of_cascade = fronts_by_shape(digest, prices)
+    known = list(prices) == speed_prices(digest)
+    of_cascade = cascade_fronts(digest) if known else fronts_by_shape(digest, prices)
     first = {shape: c for c, shape in reversed(list(enumerate(digest.shape_of_cascade)))}
     counts = Counter(digest.shape_of_cascade)
     fronts = [(n, of_cascade[first[shape]]) for shape, n in counts.items()]
@@ -111,6 +114,30 @@ def _priced_bound(digest: Digest) -> int:
             for p, b in zip(prices, busy, strict=True)
         ]
     return best
+
+
+def cascade_fronts(digest: Digest) -> list[list[Pick]]:
+    """Undominated picks of every cascade; the types' prices follow from their device counts."""
+    known = _fronts_of.get(digest)
+    if known is None:
+        known = _fronts_of[digest] = fronts_by_shape(digest, speed_prices(digest))
+    return known
+
+
+def speed_prices(digest: Digest) -> list[int]:
+    """A price per device type: the faster a type on the tasks that all types run, the dearer."""
+    total = [0] * len(digest.kind_names)
+    if len(total) == 1:
+        return [1]
+    for task in digest.tasks:
+        least = [
+            min((m.area_us for m in task.modes if m.kind == k), default=None)
+            for k in range(len(total))
+        ]
+        if None not in least:
+            total = [t + (a or 0) for t, a in zip(total, least, strict=True)]
+    slowest = max(total)
+    return [round(1000 * slowest / t) if t else 1000 for t in total]
 
 
 def fronts_by_shape(digest: Digest, prices: Sequence[int]) -> list[list[Pick]]:

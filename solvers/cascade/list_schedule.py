@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from weakref import WeakKeyDictionary
 
-from arachne_opt.solvers.cascade.bounds import Pick, fronts_by_shape
+from arachne_opt.solvers.cascade.bounds import Pick, cascade_fronts
 from arachne_opt.solvers.cascade.digest import Digest, Mode
 from arachne_opt.solvers.cascade.placement import best_group, free_for
 from arachne_opt.solvers.cascade.schedule import Run, Schedule, left_shift
@@ -14,8 +13,6 @@ from arachne_opt.solvers.cascade.schedule import Run, Schedule, left_shift
 # Degrees are chosen for deadlines of the bound times these factors: tight ones first.
 _STRETCHES = (1.05, 1.0, 1.1, 1.18, 1.3, 1.5, 2.0)
 RULES = ("chain", "area", "width")
-# Of the problems at hand: many parts of a search ask for them.
-_fronts_of: WeakKeyDictionary[Digest, list[list[Pick]]] = WeakKeyDictionary()
 
 
 def list_schedules(digest: Digest, bound_us: int) -> Iterator[Schedule]:
@@ -29,28 +26,6 @@ def list_schedules(digest: Digest, bound_us: int) -> Iterator[Schedule]:
         seen.add(modes)
         for rule in RULES:
             yield decode(digest, modes, priorities(digest, modes, rule))
-
-
-def cascade_fronts(digest: Digest) -> list[list[Pick]]:
-    """Undominated picks of every cascade; the types' prices follow from their device counts."""
-    known = _fronts_of.get(digest)
-    if known is None:
-        known = _fronts_of[digest] = fronts_by_shape(digest, speed_prices(digest))
-    return known
-
-
-def speed_prices(digest: Digest) -> list[int]:
-    """A price per device type: the faster a type on the tasks that all types run, the dearer."""
-    total = [0] * len(digest.kind_names)
-    for task in digest.tasks:
-        least = [
-            min((m.area_us for m in task.modes if m.kind == k), default=None)
-            for k in range(len(total))
-        ]
-        if None not in least:
-            total = [t + (a or 0) for t, a in zip(total, least, strict=True)]
-    slowest = max(total)
-    return [round(1000 * slowest / t) if t else 1000 for t in total]
 
 
 def modes_for_deadline(

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from arachne_opt.solvers.cascade.bounds import Pick
+from arachne_opt.solvers.cascade.bounds import Pick, cascade_fronts
 from arachne_opt.solvers.cascade.cpsat.pod_master import Column
-from arachne_opt.solvers.cascade.list_schedule import cascade_fronts
 from arachne_opt.solvers.cascade.pod_walk import Pod, PodWalk, Site, Spent, Wanted
 from arachne_opt.solvers.cascade.schedule import Run
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from arachne_opt.solvers.cascade.bounds import Pick
+from arachne_opt.solvers.cascade.bounds import Pick, cascade_fronts
 from arachne_opt.solvers.cascade.digest import Digest
-from arachne_opt.solvers.cascade.list_schedule import cascade_fronts
 from arachne_opt.solvers.cascade.schedule import Run
 from arachne_opt.solvers.cascade.walks.choice import Choice, blank
 from arachne_opt.solvers.cascade.walks.cooling import Heat

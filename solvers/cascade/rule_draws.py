@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
+from arachne_opt.solvers.cascade.bounds import cascade_fronts
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.list_schedule import (
     RULES,
-    cascade_fronts,
     modes_for_deadline,
     priorities,
 )

@@ -13,11 +13,10 @@ from arachne_opt.cascade.plan import CascadePlan, Placement
 from arachne_opt.cascade.problem import Cascade, CascadeProblem
 from arachne_opt.cascade.usable import usable_part
 from arachne_opt.cluster import Cluster, Node
-from arachne_opt.solvers.cascade.bounds import Pick
+from arachne_opt.solvers.cascade.bounds import Pick, cascade_fronts
 from arachne_opt.solvers.cascade.digest import Digest, Mode, binding_limits
 from arachne_opt.solvers.cascade.list_schedule import (
     RULES,
-    cascade_fronts,
     decode,
     modes_for_deadline,
     priorities,

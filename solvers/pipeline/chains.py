@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
 from arachne_opt.solvers.pipeline.stage_facts import SplitStages
@@ -82,6 +83,7 @@ class Chains:
         self._splits = [used // self._unit for used in splits]
         self._least = [used.min(axis=0) for used in self._splits]
         self._most_stages = min(most_stages, self.rows)
+        self._memory: dict[int, NDArray[np.bool_]] = {}
         self._sends = self._all_sends() if exact else self._least_sends()
 
     def least_fill_s(self, load_s: float, exchange_s: float, most_s: float) -> float:
@@ -133,13 +135,12 @@ class Chains:
             back.append(tuple(costs))
         return _Sends(tuple(range(self.count)), tuple(ahead), tuple(back), back_class)
 
-    def _fits(self, o: int, in_flight: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    def _fits(self, o: int, in_flight: int) -> NDArray[np.bool_]:
         """Which stages [a, b] the memory holds."""
-        ends = self._facts.ends(in_flight)[o]
-        fits: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = (
-            np.arange(self.rows + 1) <= ends[:, None]
-        )
-        return fits
+        if in_flight not in self._memory:
+            ends = self._facts.ends(in_flight)[:, :, None]
+            self._memory[in_flight] = np.arange(self.rows + 1) <= ends
+        return self._memory[in_flight][o]
 
     def _kept(self, o: int, k: int, load_s: Floats, limits: _Limits) -> Floats:
         """Loads of stages [a, b], infinite where they do not keep to the limits."""

@@ -10,10 +10,10 @@ from itertools import accumulate
 import numpy as np
 
 from arachne_opt.costs.pipeline.base import Floats, Ints
+from arachne_opt.solvers.cascade.bounds import cascade_fronts
 from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.list_schedule import (
     RULES,
-    cascade_fronts,
     modes_for_deadline,
     priorities,
 )
