@@ -48,6 +48,8 @@ _SEED_SHARE, _SEED_MOST = 0.35, 1.0
 _FEW_SEEDS_SHARE, _FEW_SEEDS_MOST, _FEW_SEEDS_DEVICES = 0.15, 0.4, 160
 # Short searches give this share of the time to what was learned.
 _SHORT_SHARE = 0.5
+# Threads that draw plans beside this one: more would wait for the interpreter.
+_MOST_BESIDE = 15
 
 
 def solve_cascade(
@@ -220,7 +222,8 @@ def _seeded(
         return None
     seeding = Seeding(digest, best, clock, parts.policy, limits.seed)
     if not clock.over() and best.gap() > limits.gap:
-        seeding.run(_seeding_s(limits, few=few), clock.over)
+        others = 0 if limits.deterministic else min(limits.workers - 1, _MOST_BESIDE)
+        seeding.run_with(others, _seeding_s(limits, few=few), clock.over)
     return seeding
 
 

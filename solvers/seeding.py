@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.schedule import in_start_order
+from arachne_opt.solvers.cascade.walks.cooling import Progress
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
@@ -64,6 +67,37 @@ class Seeding:
                 found |= self._offer(search)
         return self._offer(search) or found
 
+    def run_with(self, others: int, length: float, over: Callable[[], bool]) -> bool:
+        """The same, while so many other threads race what they draw; the best of all goes on."""
+        mine = self._begun()
+        if others < 1 or not mine.beside:
+            return self.run(length, over)
+        ended, begin = threading.Event(), self._clock.elapsed()
+
+        def progress(_: int) -> float:
+            return 1.0 if ended.is_set() else (self._clock.elapsed() - begin) / length
+
+        with ThreadPoolExecutor(others, thread_name_prefix="seeds") as threads:
+            racing = [
+                threads.submit(self._raced, self._seed + k, progress) for k in range(1, others + 1)
+            ]
+            try:
+                found = self.run(length, over)
+            finally:
+                ended.set()  # whatever happens here, no thread goes on
+        best = min((race.result() for race in racing), key=lambda search: search.makespan_us)
+        if best.makespan_us < mine.makespan_us:
+            found |= self._offer(best)
+            mine.know(best.schedule)
+        return found
+
+    def _raced(self, seed: int, progress: Progress) -> SeedSearch:
+        """Another search, after a turn."""
+        search = self._new(seed)
+        for _ in search.turn(progress):
+            pass
+        return search
+
     def _offer(self, search: SeedSearch) -> bool:
         best = self._best.schedule
         if best is not None and search.makespan_us >= best.makespan_us:
@@ -75,9 +109,11 @@ class Seeding:
 
     def _begun(self) -> SeedSearch:
         if self._search is None:
-            # Late: numpy is needed for this only.
-            from arachne_opt.solvers.seeds.cascades import SeedSearch
-
-            decoder = FastDecoder(self._digest)
-            self._search = SeedSearch(decoder, self._policy, self._best.bound_us, self._seed)
+            self._search = self._new(self._seed)
         return self._search
+
+    def _new(self, seed: int) -> SeedSearch:
+        # Late: numpy is needed for this only.
+        from arachne_opt.solvers.seeds.cascades import SeedSearch
+
+        return SeedSearch(FastDecoder(self._digest), self._policy, self._best.bound_us, seed)

@@ -140,7 +140,8 @@ class Chains:
         if in_flight not in self._memory:
             ends = self._facts.ends(in_flight)[:, :, None]
             self._memory[in_flight] = np.arange(self.rows + 1) <= ends
-        return self._memory[in_flight][o]
+        fits: NDArray[np.bool_] = self._memory[in_flight][o]
+        return fits
 
     def _kept(self, o: int, k: int, load_s: Floats, limits: _Limits) -> Floats:
         """Loads of stages [a, b], infinite where they do not keep to the limits."""

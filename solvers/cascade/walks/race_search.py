@@ -29,6 +29,11 @@ class RaceSearch:
         self._turns = 0
 
     @property
+    def beside(self) -> bool:
+        """Whether other threads can search meanwhile."""
+        return self._walks.beside
+
+    @property
     def makespan_us(self) -> int:
         """Of the best so far; at least one has to be made."""
         return self._walker.best.makespan_us

@@ -1,5 +1,8 @@
 """The cascade policy: legal starts from any weights, and one network in numpy and torch."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -12,11 +15,14 @@ from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.schedule import to_plan
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US
+from arachne_opt.solvers.cascade.walks.race_search import RaceSearch
 from arachne_opt.solvers.cascade.walks.walker import Walks
+from arachne_opt.solvers.clock import Clock
+from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.portfolio import solve_cascade
 from arachne_opt.solvers.search import Parts
 from arachne_opt.solvers.seeding import Seeding
-from arachne_opt.solvers.seeds import cascades
+from arachne_opt.solvers.seeds import cascades, network
 from arachne_opt.solvers.seeds.cascade_features import view
 from arachne_opt.solvers.seeds.cascades import SeedSearch, advise
 from tests.seed_builders import random_cascade_policy
@@ -121,6 +127,59 @@ def test_a_policy_goes_on_where_pods_are_behind(monkeypatch):
     result = solve_cascade(problem, limits, parts=parts)
     assert check_plan(problem, result.plan) == ()
     assert lengths.count(pod_search._TURN) > 1
+
+
+def seeding_of(problem, limits):
+    digest = Digest(problem)
+    clock, policy = Clock(limits, None), random_cascade_policy(problem)
+    best = Incumbent(digest, clock, None)
+    best.raise_bound(lower_bound(digest), "bounds")
+    return Seeding(digest, best, clock, policy, limits.seed), best
+
+
+def test_the_best_of_what_all_threads_draw_is_kept(monkeypatch):
+    searches = []
+    raced = Seeding._raced
+    monkeypatch.setattr(
+        Seeding, "_raced", lambda *given: searches.append(raced(*given)) or searches[-1]
+    )
+    rows = tuple(two_stage(f"c{i}", {1: 900 + i, 2: 500}, {2: 3100, 4: 1700}) for i in range(9))
+    problem = CascadeProblem(name="some", cluster=even_cluster(2, 4), cascades=rows)
+    seeding, best = seeding_of(problem, Limits(time_limit_s=5))
+    if not seeding._begun().beside:
+        pytest.skip("walks without a compiler hold the interpreter")
+    assert seeding.run_with(3, 0.1, lambda: False)
+    assert len(searches) == 3
+    assert best.schedule.makespan_us <= min(search.makespan_us for search in searches)
+    assert seeding.makespan_us == best.schedule.makespan_us
+    # What goes on knows it, too.
+    assert seeding._begun().makespan_us <= best.schedule.makespan_us
+
+
+def test_threads_that_draw_end_with_the_search():
+    problem = random_problem(3)
+    seeding, best = seeding_of(problem, Limits(time_limit_s=60))
+    begin = time.monotonic()
+    seeding.run_with(2, 30.0, lambda: True)
+    assert time.monotonic() - begin < 15
+    assert not [t for t in threading.enumerate() if t.name.startswith("seeds")]
+    assert check_plan(problem, to_plan(Digest(problem), best.schedule)) == ()
+
+
+def test_nothing_runs_beside_walks_that_hold_the_interpreter(monkeypatch):
+    monkeypatch.setattr(RaceSearch, "beside", False)
+    monkeypatch.setattr(Seeding, "_raced", None)
+    seeding, best = seeding_of(random_problem(3), Limits(time_limit_s=5))
+    seeding.run_with(2, 0.05, lambda: False)
+    assert best.schedule is not None
+
+
+def test_products_in_parts_are_those_of_the_whole():
+    rng = np.random.default_rng(0)
+    x, weight = (rng.standard_normal(s).astype(np.float32) for s in ((5_000, 60), (60, 64)))
+    assert x.size * 64 > 10 * network._SMALL
+    assert np.allclose(network._product(x, weight), x @ weight, atol=1e-4)
+    assert network._product(x[:0], weight).shape == (0, 64)
 
 
 @pytest.mark.parametrize("seed", range(4))
