@@ -13,14 +13,16 @@ from dataclasses import dataclass
 
 from arachne_opt.solvers.pipeline.bounds import WorkBound
 from arachne_opt.solvers.pipeline.chains import Chains
+from arachne_opt.solvers.pipeline.priced_fills import PricedFills
 from arachne_opt.solvers.pipeline.stage_facts import Stages
 from arachne_opt.solvers.pipeline.workbench import Workbench
 
 Span = tuple[float, float]
 
-# Splits of a stage, whether sends are exact, and what there is between limits of the exchange, as a
-# part of the time: first for all batches, then for what is left open.
-_LOOKS = ((8, False, 0.004), (None, True, 0.0005))
+# What there is between limits of the exchange, as a part of the time. With devices counted: splits
+# of a stage, and whether sends are exact; first for all batches, then for what is left open.
+_STEP = 0.004
+_LOOKS = ((8, False, _STEP), (None, True, 0.0005))
 _SAME = 1 - 2e-4  # a load that falls by less has come to rest
 _ROUNDS = 30
 
@@ -41,18 +43,19 @@ def open_batches(
 def open_exchanges(bench: Workbench, stages: Stages, batch: int, seconds: float) -> list[Span]:
     """Spans of the gradient exchange at which a pipeline of the batch may take less time."""
     proof = _Proof(-(-bench.problem.global_batch // batch), seconds)
-    most_s = seconds - WorkBound(bench.space).seconds(bench.problem.global_batch)
-    spans, limits = [(0.0, max(most_s, 0.0))], bench.place_limits
-    if not stages.countable:
-        return spans
-    for most, exact, step in _LOOKS:
-        split = stages.split(batch, limits, most)
-        if not split.facts.count:
-            return []
-        chains = Chains(split, limits, bench.space.in_stages, exact=exact)
-        spans = [s for span in spans for s in proof.open_spans(chains, span, step)]
+    bound, limits = WorkBound(bench.space), bench.place_limits
+    most_s = seconds - bound.seconds(bench.problem.global_batch)
+    whole = (0.0, max(most_s, 0.0))
+    fills = PricedFills(stages.priced(batch), limits, bench.space.in_stages, bound.prices)
+    if not fills.count:
+        return []
+    spans = list(proof.open_spans(fills, whole, _STEP))
+    for most, exact, step in _LOOKS if stages.countable else ():
         if not spans:
             break
+        split = stages.split(batch, limits, most)
+        chains = Chains(split, limits, bench.space.in_stages, exact=exact)
+        spans = [s for span in spans for s in proof.open_spans(chains, span, step)]
     return spans
 
 
@@ -63,7 +66,7 @@ class _Proof:
     rounds: int
     seconds: float
 
-    def open_spans(self, chains: Chains, span: Span, step: float) -> Iterator[Span]:
+    def open_spans(self, chains: Chains | PricedFills, span: Span, step: float) -> Iterator[Span]:
         """The parts of a span of exchanges that stay open, of lengths down to a step."""
         low, high = span
         if not self.is_open(chains, span):
@@ -75,7 +78,7 @@ class _Proof:
         yield from self.open_spans(chains, (low, middle), step)
         yield from self.open_spans(chains, (middle, high), step)
 
-    def is_open(self, chains: Chains, span: Span) -> bool:
+    def is_open(self, chains: Chains | PricedFills, span: Span) -> bool:
         """Whether there may be a plan with an exchange in the span."""
         low, high = span
         left = self.seconds - low

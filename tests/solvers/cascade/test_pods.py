@@ -17,7 +17,7 @@ from arachne_opt.solvers.cascade.pod_walk import PodWalk
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.schedule import to_plan
 from arachne_opt.solvers.portfolio import solve_cascade
-from arachne_opt.solvers.search import Search
+from arachne_opt.solvers.search import Parts, Search
 from tests.strategies import even_cluster, two_stage
 
 SHAPES = ({1: 900, 2: 500}, {4: 3100, 8: 1700}), ({2: 300}, {2: 2500, 4: 1300})
@@ -76,7 +76,9 @@ def test_pods_that_give_up_early_leave_the_time_to_other_searches(monkeypatch):
         Search, "_walk_near", lambda self, *given: lengths.append(given[0]) or walk(self, *given)
     )
     monkeypatch.setattr(pod_search, "_PATIENCE", 0)
-    result = solve_cascade(problem(8, 20), Limits(time_limit_s=2.0, deterministic=True, workers=1))
+    # Nor do proofs end the search.
+    limits = Limits(time_limit_s=2.0, deterministic=True, workers=1)
+    result = solve_cascade(problem(8, 20), limits, parts=Parts(proofs=False))
     assert check_plan(problem(8, 20), result.plan) == ()
     assert lengths
     assert max(lengths) < 1.0
