@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from arachne_opt.solvers.cascade.decoder import FastDecoder
@@ -16,7 +17,7 @@ from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
 if TYPE_CHECKING:
-    from arachne_opt.solvers.seeds.cascades import SeedSearch
+    from arachne_opt.solvers.seeds.cascades import Advised, SeedSearch
 
 _REPORTED = 0.1  # of the limit, after which what was found is reported
 
@@ -44,7 +45,7 @@ class Seeding:
     @property
     def odds(self) -> list[list[float]]:
         """What the policy thinks of the modes of each task, as walkers take it."""
-        return self._begun().odds
+        return self._advised.odds
 
     def run(self, length: float, over: Callable[[], bool]) -> bool:
         """A turn of so much of the limit; whether it gave the best schedule so far.
@@ -116,4 +117,10 @@ class Seeding:
         # Late: numpy is needed for this only.
         from arachne_opt.solvers.seeds.cascades import SeedSearch
 
-        return SeedSearch(FastDecoder(self._digest), self._policy, self._best.bound_us, seed)
+        return SeedSearch(self._advised, seed)
+
+    @cached_property
+    def _advised(self) -> Advised:
+        from arachne_opt.solvers.seeds.cascades import Advised
+
+        return Advised(FastDecoder(self._digest), self._policy, self._best.bound_us)

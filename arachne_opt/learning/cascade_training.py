@@ -16,7 +16,7 @@ from arachne_opt.solvers.cascade.decoder import FastDecoder
 from arachne_opt.solvers.cascade.digest import Digest
 from arachne_opt.solvers.cascade.schedule import from_plan, in_start_order
 from arachne_opt.solvers.seeds.cascade_features import CascadeView, view
-from arachne_opt.solvers.seeds.cascades import SeedSearch
+from arachne_opt.solvers.seeds.cascades import Advised, SeedSearch
 from arachne_opt.solvers.seeds.network import Array
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
@@ -256,7 +256,7 @@ def examine_cascades(problem: CascadeProblem, policy: PolicyFile) -> float:
     """
     digest = Digest(problem)
     bound_us = lower_bound(digest)
-    search, placed = SeedSearch(FastDecoder(digest), policy, bound_us, 0), 0
+    search, placed = SeedSearch(Advised(FastDecoder(digest), policy, bound_us), 0), 0
 
     def progress(more: int) -> float:
         nonlocal placed

@@ -65,9 +65,9 @@ class Trial:
 def _search(digest: Digest, policy: PolicyFile | None, bound_us: int, seed: int) -> RaceSearch:
     if policy is not None:
         # Late: numpy is needed for this only.
-        from arachne_opt.solvers.seeds.cascades import SeedSearch
+        from arachne_opt.solvers.seeds.cascades import Advised, SeedSearch
 
-        return SeedSearch(FastDecoder(digest), policy, bound_us, seed)
+        return SeedSearch(Advised(FastDecoder(digest), policy, bound_us), seed)
     walks = Walks(digest)
     draws = RuleDraws(digest, walks.table, seed)
     return RaceSearch(walks, walks.walker(seed), lambda: draws.choice(bound_us))

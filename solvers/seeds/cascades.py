@@ -92,23 +92,35 @@ def _odds(logits: Floats, sizes: Sequence[int]) -> list[list[float]]:
     return found
 
 
-class SeedSearch(RaceSearch):
-    """Walks among list schedules that begin with what the policy and the rules draw.
+class Advised:
+    """A problem and what a policy says of it once, for searches that may run beside each other.
 
     Args:
         decoder: of the problem.
         policy: with weights for cascades.
         bound_us: a lower bound of the makespan.
+    """
+
+    def __init__(self, decoder: FastDecoder, policy: PolicyFile, bound_us: int) -> None:
+        self.decoder, self.bound_us = decoder, bound_us
+        self.advice = advise(policy, view(decoder, bound_us))
+        self.walks = Walks(decoder.digest)
+        # Of the drawn modes of each task, added up from the first on.
+        self.odds = _odds(self.advice.logits, [len(row) for row in decoder.modes])
+
+
+class SeedSearch(RaceSearch):
+    """Walks among list schedules that begin with what the policy and the rules draw.
+
+    Args:
+        advised: what they are drawn from.
         seed: of the draws.
     """
 
-    def __init__(self, decoder: FastDecoder, policy: PolicyFile, bound_us: int, seed: int) -> None:
-        advice = advise(policy, view(decoder, bound_us))
-        self._draws = Draws(decoder, advice, bound_us, seed)
-        # Of the drawn modes of each task, added up from the first on.
-        self.odds = _odds(advice.logits, [len(row) for row in decoder.modes])
-        walks = Walks(decoder.digest)
-        super().__init__(walks, walks.walker(seed, self.odds), self._drawn)
+    def __init__(self, advised: Advised, seed: int) -> None:
+        self._draws = Draws(advised.decoder, advised.advice, advised.bound_us, seed)
+        walker = advised.walks.walker(seed, advised.odds)
+        super().__init__(advised.walks, walker, self._drawn)
         self._made = 0
 
     def turn(self, progress: Progress, below_us: int | None = None) -> Iterator[None]:

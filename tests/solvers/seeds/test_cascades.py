@@ -24,7 +24,7 @@ from arachne_opt.solvers.search import Parts
 from arachne_opt.solvers.seeding import Seeding
 from arachne_opt.solvers.seeds import cascades, network
 from arachne_opt.solvers.seeds.cascade_features import view
-from arachne_opt.solvers.seeds.cascades import SeedSearch, advise
+from arachne_opt.solvers.seeds.cascades import Advised, SeedSearch, advise
 from tests.seed_builders import random_cascade_policy
 from tests.strategies import even_cluster, random_problem, two_stage
 
@@ -37,7 +37,7 @@ def steps(count):
 
 def searching(problem, policy):
     digest = Digest(problem)
-    return SeedSearch(FastDecoder(digest), policy, lower_bound(digest), 0)
+    return SeedSearch(Advised(FastDecoder(digest), policy, lower_bound(digest)), 0)
 
 
 def drawn(problem, policy):
