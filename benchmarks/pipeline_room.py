@@ -5,9 +5,9 @@
 For each scenario our plan is searched, and then every batch is looked at for which a pipeline may
 take less than ``--below`` times its time. The proof is over all pipelines of any number of stages,
 in any order, with any rows, replicas, degrees and micro-batches, whose stages have one device type
-each; with ``--mixed`` also over the stages of two types that the planner looks at. With ``--least``
-it is over plans of so many pipelines or more. Where the best known plan is the better one, it is
-what the time is a part of.
+each; with ``--mixed`` stages may have any replicas of any types and degrees. With ``--least`` it is
+over plans of so many pipelines or more. Where the best known plan is the better one, it is what the
+time is a part of.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--below", type=float, default=0.99, help="part of the best time")
     parser.add_argument("--known", action="store_true", help="a part of the best known time")
     parser.add_argument("--least", type=int, help="plans of so many pipelines or more, from 1 on")
-    parser.add_argument("--mixed", action="store_true", help="stages of two types, too")
+    parser.add_argument("--mixed", action="store_true", help="stages of any types, too")
     parser.add_argument("--time-limit", type=float, default=600.0, help="seconds for a proof")
     return parser.parse_args()
 
