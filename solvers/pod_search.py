@@ -10,6 +10,7 @@ from arachne_opt.solvers.cascade.pod_crew import PodCrew
 from arachne_opt.solvers.cascade.pod_solver import PodSolver
 from arachne_opt.solvers.cascade.pod_walk import PodWalk
 from arachne_opt.solvers.cascade.pods import Pods
+from arachne_opt.solvers.cascade.walks.walker import MOST_BESIDE
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.seeding import Seeding
@@ -81,7 +82,8 @@ class PodSearch:
     def _further_workers(self, solver: PodSolver) -> int:
         """Threads beside this one; they are of use where walks do not hold the interpreter."""
         limits = self._limits
-        return 0 if limits.deterministic or not solver.walk.beside else limits.workers - 1
+        idle = limits.deterministic or not solver.walk.beside
+        return 0 if idle else min(limits.workers - 1, MOST_BESIDE)
 
     def _first_pods_by(self) -> float:
         """When the search of the first pods has to end: early where something else can go on."""

@@ -28,6 +28,7 @@ from arachne_opt.solvers.cascade.schedule import (
     to_plan,
 )
 from arachne_opt.solvers.cascade.settle import settle
+from arachne_opt.solvers.cascade.walks.walker import MOST_BESIDE
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.incumbent import Incumbent
 from arachne_opt.solvers.pinned import PinnedSearch
@@ -48,8 +49,6 @@ _SEED_SHARE, _SEED_MOST = 0.35, 1.0
 _FEW_SEEDS_SHARE, _FEW_SEEDS_MOST, _FEW_SEEDS_DEVICES = 0.15, 0.4, 160
 # Short searches give this share of the time to what was learned.
 _SHORT_SHARE = 0.5
-# Threads that draw plans beside this one: more would wait for the interpreter.
-_MOST_BESIDE = 15
 
 
 def solve_cascade(
@@ -222,7 +221,7 @@ def _seeded(
         return None
     seeding = Seeding(digest, best, clock, parts.policy, limits.seed)
     if not clock.over() and best.gap() > limits.gap:
-        others = 0 if limits.deterministic else min(limits.workers - 1, _MOST_BESIDE)
+        others = 0 if limits.deterministic else min(limits.workers - 1, MOST_BESIDE)
         seeding.run_with(others, _seeding_s(limits, few=few), clock.over)
     return seeding
 

@@ -15,6 +15,7 @@ from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.cascade.batching_search import HEAT, BatchingSearch, State
 from arachne_opt.solvers.cascade.batching_trial import Trial
 from arachne_opt.solvers.cascade.walks.cooling import Progress
+from arachne_opt.solvers.cascade.walks.walker import MOST_BESIDE
 from arachne_opt.solvers.clock import Clock
 from arachne_opt.solvers.seeds.policy_file import PolicyFile
 
@@ -22,8 +23,6 @@ from arachne_opt.solvers.seeds.policy_file import PolicyFile
 _TURN_SHARE, _TURN_S, _WALK_TURNS = 0.025, 1.0, 1.5
 # Neighbours of a winner in a round, at least, and for each thread; batchings with a second turn.
 _NEIGHBOURS, _FOR_EACH, _FIRST_AGAIN, _AGAIN = 4, 3, 4, 2
-# More threads would wait for trials to be made, which holds the interpreter.
-_MOST_THREADS = 16
 
 Over = Callable[[], bool]
 
@@ -52,7 +51,7 @@ class Contest:
         self._search, self._policy = search, policy
         self._clock, self._seed = clock, limits.seed
         self._ask, self._until = over, until
-        self._count = 1 if limits.deterministic else min(limits.workers, _MOST_THREADS)
+        self._count = 1 if limits.deterministic else min(limits.workers, 1 + MOST_BESIDE)
         self._length = min(_TURN_SHARE * limits.time_limit_s * self._count, _TURN_S)
         self._trials: dict[Batching, Trial] = {}
         self._ended = False

@@ -13,6 +13,9 @@ from arachne_opt.solvers.cascade.walks.place import Place
 from arachne_opt.solvers.cascade.walks.plain import PlainWalker
 from arachne_opt.solvers.cascade.walks.quick_list import ANY_US, QuickList
 
+MOST_BESIDE = 15
+"""Threads that walk beside one at most: more would keep each other from the interpreter."""
+
 
 class Walker(Protocol):
     """Changes a choice step by step, and goes on from what is better or hardly worse."""

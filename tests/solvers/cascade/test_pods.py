@@ -16,8 +16,11 @@ from arachne_opt.solvers.cascade.pod_solver import PodSolver, Wanted
 from arachne_opt.solvers.cascade.pod_walk import PodWalk
 from arachne_opt.solvers.cascade.pods import Pods
 from arachne_opt.solvers.cascade.schedule import to_plan
+from arachne_opt.solvers.cascade.walks.walker import MOST_BESIDE
 from arachne_opt.solvers.portfolio import solve_cascade
 from arachne_opt.solvers.search import Parts, Search
+from arachne_opt.solvers.seeding import Seeding
+from tests.seed_builders import random_cascade_policy
 from tests.strategies import even_cluster, two_stage
 
 SHAPES = ({1: 900, 2: 500}, {4: 3100, 8: 1700}), ({2: 300}, {2: 2500, 4: 1300})
@@ -82,6 +85,29 @@ def test_pods_that_give_up_early_leave_the_time_to_other_searches(monkeypatch):
     assert check_plan(problem(8, 20), result.plan) == ()
     assert lengths
     assert max(lengths) < 1.0
+
+
+def test_many_workers_are_few_threads(monkeypatch):
+    """Hundreds would keep the main one from the interpreter, which looks at the clock."""
+    counts = []
+    crew, beside = pod_search.PodCrew, Seeding.run_with
+
+    def counted(pods, solver, count):
+        counts.append(count)
+        return crew(pods, solver, count)
+
+    monkeypatch.setattr(pod_search, "PodCrew", counted)
+    monkeypatch.setattr(
+        Seeding,
+        "run_with",
+        lambda self, others, *given: counts.append(others) or beside(self, others, *given),
+    )
+    large = problem(8, 20)
+    parts = Parts(policy=random_cascade_policy(large), proofs=False)
+    result = solve_cascade(large, Limits(time_limit_s=1.0, workers=1000), parts=parts)
+    assert check_plan(large, result.plan) == ()
+    assert len(counts) == 2
+    assert max(counts) <= MOST_BESIDE
 
 
 def test_all_nodes_and_cascades_are_dealt_out_evenly(pods):
