@@ -13,6 +13,7 @@ time is a part of.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import time
 from collections.abc import Callable
@@ -41,10 +42,7 @@ _SEARCH_S = 20
 def main() -> None:
     """Prints a row for each scenario."""
     options = _options()
-    if options.least is not None and options.least < 1:
-        raise InputError(
-            f"{options.least} pipelines make no plan", where="--least", hint="1 or more"
-        )
+    _check(options)
     print(f"below {options.below:g} of the best, {os.cpu_count()} cores")
     what = "open cases" if options.least else "batches open of all"
     print(f"scenario, best known s, ours s, asked s, {what}, seconds")
@@ -53,14 +51,25 @@ def main() -> None:
         print(", ".join(str(cell) for cell in row), flush=True)
 
 
+def _check(options: argparse.Namespace) -> None:
+    """Refuses numbers of which nothing can be proven."""
+    if options.least is not None and options.least < 1:
+        raise InputError(
+            f"{options.least} pipelines make no plan", where="--least", hint="1 or more"
+        )
+    for name, value in (("--below", options.below), ("--time-limit", options.time_limit)):
+        if not 0 < value < math.inf:
+            raise InputError(f"{value:g} is no such number", where=name, hint="more than 0")
+
+
 def _row(scenario: Scenario, options: argparse.Namespace) -> tuple[object, ...]:
     problem = scenario_problem(
         scenario, options.profiles, options=PipelineOptions(allow_excess=True)
     )
-    ours, known = _ours_s(problem), scenario.best_known_s
-    asked = options.below * (known if options.known and known else min(ours, known or ours))
     bench = Workbench(problem, TableCosts(problem), Restrictions(pure_stages=True))
     stages = StageMixes(bench) if options.mixed else OptionStages(bench)
+    ours, known = _ours_s(problem), scenario.best_known_s
+    asked = options.below * (known if options.known and known else min(ours, known or ours))
     begin = time.monotonic()
 
     def over() -> bool:
@@ -98,7 +107,8 @@ def _cases(
 
 def _ours_s(problem: PipelineProblem) -> float:
     result = pipeline_solver().solve(problem, TableCosts(problem), Limits(time_limit_s=_SEARCH_S))
-    assert result.iteration_s is not None, problem.name
+    if result.iteration_s is None:
+        raise InputError("no plan to be compared with was found", where=f"scenario {problem.name}")
     return result.iteration_s
 
 

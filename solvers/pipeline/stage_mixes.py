@@ -54,7 +54,11 @@ class StageMixes:
     def __init__(self, bench: Workbench) -> None:
         problem = bench.problem
         if problem.options.zero1 or any(kind.ep > 1 for kind in bench.costs.kinds):
-            raise InputError("nothing is known of mixed stages that share states or experts")
+            raise InputError(
+                "replicas share experts or optimizer states, which is proven for no mixed stages",
+                where=f"problem {problem.name}",
+                hint="stages of one type each",
+            )
         self._bench = bench
         self.countable = len(bench.space.places) <= 2
         self._roomy = Workbench(_with_room(problem), bench.costs, Restrictions(pure_stages=True))

@@ -121,5 +121,5 @@ def test_several_pipelines_of_any_stages_are_never_excluded():
 
 
 def test_what_is_not_proven_is_not_said():
-    with pytest.raises(InputError, match="share states"):
+    with pytest.raises(InputError, match="share experts or optimizer states"):
         StageMixes(bench_of(options=PipelineOptions(zero1=True)))
