@@ -55,7 +55,7 @@ class StageMixes:
         problem = bench.problem
         if problem.options.zero1 or any(kind.ep > 1 for kind in bench.costs.kinds):
             raise InputError(
-                "replicas share experts or optimizer states, which is proven for no mixed stages",
+                "nothing is proven of mixed stages that share experts or optimizer states",
                 where=f"problem {problem.name}",
                 hint="stages of one type each",
             )

@@ -14,6 +14,7 @@ import pytest
 from arachne_opt.cascade.plan import CascadePlan, Placement
 from arachne_opt.cascade.problem import CascadeProblem
 from arachne_opt.cluster_file import read_cluster
+from arachne_opt.errors import InputError
 from arachne_opt.solvers.base import Limits
 from arachne_opt.solvers.registry import cascade_solver
 from tests.strategies import two_stage
@@ -114,6 +115,17 @@ def test_what_fits_nowhere_is_said_in_one_line() -> None:
     assert done.returncode == 3
     assert done.stderr.startswith("error: micro-batch mb0")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_proofs_of_what_no_plan_can_be_are_refused(
+    script: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = script("pipeline_room")
+    wanted = ["room", "--scenarios", "none", "--profiles", "none", "--only", "D1"]
+    for given in (["--below", "nan"], ["--below", "0"], ["--time-limit", "-3"], ["--least", "0"]):
+        monkeypatch.setattr(sys, "argv", [*wanted, *given])
+        with pytest.raises(InputError, match=given[0]):
+            room.main()
 
 
 def test_a_plan_that_ignores_types_is_charged_by_its_slowest_device(
